@@ -160,7 +160,7 @@ def test_an_interruption_gives_the_best_so_far():
     result = tilewright.schedule(blur(), mode="top", k=2, jobs=1, on_progress=interrupt)
     assert result.verified is True
     assert [t.ok for t in result.tried] == [True, False]
-    assert result.tried[1].note == "not tried: the time was up"
+    assert result.tried[1].note == "not measured: the time limit was reached"
     assert "ended by an interruption" in result.notes[0]
 
 

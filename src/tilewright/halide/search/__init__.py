@@ -1,1 +1,1 @@
-"""Searches by measuring: the best few schedules, and tuned factors of the best."""
+"""Searches with measurements: the best few planned schedules, and tuning of their factors."""

@@ -1,4 +1,4 @@
-"""Measures schedules at several sizes, with one session per size."""
+"""Measure schedules at several sizes, with one session per size."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def measure_at_sizes(
 ) -> Outcome:
     """Measure the planned schedules at every size of the task, the largest first.
 
-    With `baseline`, the naive schedule is measured, too, at the largest size. A schedule that fails
-    at one size has failed; a schedule that the time limit left without a measurement at one size
-    counts as not tried. Raises the errors of `Session`.
+    With `baseline`, the naive schedule is also measured at the largest size. A schedule that fails
+    at one size counts as failed. A schedule without a measurement at some size, because of the time
+    limit, counts as not measured. Raises the errors of `Session`.
     """
     outcomes: list[Outcome] = []
     for algorithm in task.sizes:
@@ -45,7 +45,7 @@ def measure_at_sizes(
 
 
 def merged_outcome(outcomes: Sequence[Outcome], sizes: Sequence[Algorithm]) -> Outcome:
-    """Return the outcome over all sizes; an interrupted run may lack the last ones."""
+    """Return the combined outcome; after an interruption, `outcomes` may lack the last sizes."""
     rows = zip(*(outcome.tried for outcome in outcomes), strict=True)
     tried = [_merged(at_each, sizes) for at_each in rows]
     stopped = next((outcome.stopped for outcome in outcomes if outcome.stopped), "")

@@ -1,10 +1,10 @@
-"""Tunes the factors of the best planned structures on measured times (mode ``tune``).
+"""Mode ``tune``: tune the factors of the best planned structures on measured times.
 
-The analytic scheduler decides where Funcs are computed; its model is less reliable for tile sizes,
-vector widths, unrolls and threads. So the planned schedules are measured as in ``top``, and then
-the tuner varies the factors of the best structures. The learned scheduler measures other structures
-before that (`MeasuredSearch`). The best planned schedule takes part in the final rounds with the
-tuned ones: the result is never slower than that of ``top``.
+The analytic scheduler decides where Funcs are computed. Its model is less reliable for tile sizes,
+vector widths, unroll factors and threads. Therefore the planned schedules are measured as in mode
+``top``; then the tuner varies the factors of the best structures. Before that, the learned
+scheduler measures other structures (`MeasuredSearch`). The best planned schedule takes part in the
+final rounds with the tuned ones: the result is never slower than that of ``top``.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ if TYPE_CHECKING:
     from tilewright.tuning import Suggestion, Tuner
 
 MOST_STRUCTURES = 2
-# The share of the evaluations that other structures get, and how many are proposed at a time.
+# The share of evaluations for other structures, and the number of structures proposed at a time.
 STRUCTURE_SHARE = 0.5
 BATCH = 4
-# A structure this much slower than the leader is still worth a share of the evaluations.
+# A structure within this factor of the leader also gets evaluations.
 WORTH = 1.25
 # The largest share of the remaining time that is reserved for the final rounds.
 FINAL_SHARE = 0.25
-_ASKED = 10  # maximum number of proposals per evaluation: illegal schedules are not compiled
+_ASKED = 10  # maximum number of proposals per evaluation; illegal ones are not measured
 # The tuner's name for the cap on registers per thread. Names of factors have an underscore.
 _REGISTERS = "registers"
 
 
 @dataclass
 class _Structure:
-    """Planned schedules that differ in factors alone, and the tuner of those factors."""
+    """Planned schedules that differ only in factors, and the tuner of these factors."""
 
     plans: list[PlannedSchedule]
     knobs: Knobs
@@ -96,25 +96,25 @@ def measure_tuned(
     """Measure the planned schedules and those found by tuning their factors.
 
     Args:
-        session: the session that measures schedules, with its deadline.
-        planned: as for `measure_top`.
+        session: measures the schedules; it has the records and the deadline.
+        planned: the planned schedules, the model's best one first.
         task: the pipeline and its target.
         watch: shows the progress.
         naive: the baseline of speedups.
-        evaluations: the number of schedules measured in addition to the planned ones, recorded
-            ones included.
+        evaluations: the number of schedules to measure in addition to the planned ones, including
+            recorded ones.
         seed: the seed of the tuner.
-        limits: the limits of the device, for checks of legality.
-        structures: proposes other structures, which get a share of the evaluations first.
+        limits: the limits of the device, for legality checks.
+        structures: proposes other structures; they get the first share of the evaluations.
 
     Returns:
-        the outcome, the tuned schedules after the planned ones, and facts for the report.
+        the outcome, with the tuned schedules after the planned ones, and facts for the report.
     """
     base = measure_top(session, planned, target=task.target, watch=watch, naive=naive)
     tried = list(base.tried)
     if base.stopped:
         return base, {}
-    session.remeasure = False  # the planned ones have been
+    session.remeasure = False  # the planned schedules have been remeasured
     found: list[_Structure] = []
     with early_end() as tuning, _time_left(session):
         if structures is not None:
@@ -152,7 +152,7 @@ def _decided(
     base: Outcome,
     stopped: str,
 ) -> tuple[Final | None, str]:
-    """Return the final rounds of the leaders, none after Ctrl-C, and why they ended early."""
+    """Return the final rounds of the leaders (None after Ctrl-C) and why the search ended early."""
     if stopped == INTERRUPTED:
         return None, stopped
     with early_end() as deciding:
@@ -161,7 +161,7 @@ def _decided(
 
 
 def _measured(naive: Variant | None, measurement: Measurement | None) -> Measured | None:
-    """Return the naive schedule with its measurement, where it has one."""
+    """Return the naive schedule with its measurement, if it has one."""
     if naive is None or measurement is None:
         return None
     return Measured(replace(naive, name=NAIVE), measurement)
@@ -169,7 +169,7 @@ def _measured(naive: Variant | None, measurement: Measurement | None) -> Measure
 
 @contextmanager
 def _time_left(session: Session) -> Iterator[None]:
-    """Move the session's deadline forward, so that time is left for the final rounds."""
+    """Bring the session's deadline forward to reserve time for the final rounds."""
     deadline = session.deadline
     if deadline is not None:
         left = max(0.0, deadline - time.monotonic())
@@ -191,9 +191,9 @@ def _as_variant(planned: PlannedSchedule, task: Task, name: str) -> Variant:
 
 
 def register_caps(task: Task) -> tuple[int, ...]:
-    """Return caps on registers per thread to try: Halide's and the device's; none off CUDA.
+    """Return the limits on registers per thread to try: Halide's and the device's; CUDA only.
 
-    Fewer registers let more threads be resident, more avoid spills.
+    With fewer registers, more threads are resident; with more registers, there are fewer spills.
     """
     machine = task.machine
     if not isinstance(machine, GpuMachine) or machine.api != "cuda":
@@ -203,7 +203,7 @@ def register_caps(task: Task) -> tuple[int, ...]:
 
 
 def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
-    """Return the plan compiled with at most that many registers per thread."""
+    """Return the plan, to be compiled with at most `registers` registers per thread."""
     if registers == HALIDE_JIT_MAX_REGISTERS:
         return planned
     note = (
@@ -214,7 +214,7 @@ def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
 
 
 def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
-    """Return the structures whose schedules did best, with what was measured in their tuners."""
+    """Return the structures with the fastest schedules; their tuners know the measurements."""
     from tilewright.tuning import Ordinal, Space, Tuner
 
     groups: dict[Schedule, list[Tried]] = {}
@@ -272,7 +272,10 @@ def _search(
     limits: Limits | None,
     watch: Watch,
 ) -> Iterator[Tried]:
-    """Ask, check, measure and tell, until the budget is spent or little gain is expected."""
+    """Tune in a loop of ask, check, measure and tell.
+
+    It ends when `evaluations` are done or the tuners expect little gain.
+    """
     at_once = max(1, min(4, (os.cpu_count() or 1) // 2))
     done = 0
     turn = 0
@@ -303,7 +306,7 @@ def _search(
             continue
         plans = [plan for _, plan in batch]
         names = [f"tuned {asked.index}" for asked, _ in batch]
-        # The measurements first: what follows the last of them is done when one more is asked for.
+        # As zip's first argument, `measured` is exhausted: its code after the last yield runs.
         measured = _measured_batch(session, plans, names, task, watch)
         for each, (asked, _) in zip(measured, batch, strict=True):
             assert each.measurement is not None
@@ -320,7 +323,7 @@ def _explored(
     evaluations: int,
     watch: Watch,
 ) -> Iterator[Tried]:
-    """Measure the structures that the search proposes, until the budget is spent."""
+    """Measure the structures that `search` proposes, until `evaluations` are done."""
     for one in tried:
         if one.measurement is not None:
             _learn(search, one)
@@ -349,10 +352,10 @@ def _measured_batch(
     task: Task,
     watch: Watch,
 ) -> Iterator[Tried]:
-    """Measure schedules, built at the same time, and yield them in their order.
+    """Measure schedules, built at the same time, and yield them in the given order.
 
-    Raises `OutOfTimeError` after those that the time limit left a measurement, and an interruption
-    after those that it left one.
+    If the time limit or the user ends it early, the measured schedules are yielded first. Then
+    `OutOfTimeError` or `KeyboardInterrupt` is raised.
     """
     allowed = allowed_reads(task.algorithm, session)
     variants = [_as_variant(plan, task, name) for plan, name in zip(plans, names, strict=True)]
@@ -375,9 +378,9 @@ def _measured_batch(
 
 
 def _next(structures: list[_Structure], turn: int, rest: int) -> _Structure | None:
-    """Return the leader, or every third time a close runner-up; None when all are done.
+    """Return the structure to tune next: the fastest, or a close second every third turn.
 
-    ``rest`` counts the evaluations left.
+    Returns None if all tuners are exhausted. `rest` is the number of evaluations left.
     """
     still = [s for s in structures if not s.tuner.exhausted(rest=rest)]
     open_ones = sorted(still, key=lambda s: s.best)
@@ -393,7 +396,7 @@ def _facts(tried: Sequence[Tried], planned: Sequence[PlannedSchedule]) -> dict[s
     said = f"{len(tuned)} evaluations"
     if failed:
         said += f", {sum(failed.values())} failed"
-    # Only times of the same rounds make a quotient.
+    # Only times from the same rounds can be compared.
     before = min((_seconds(t) for t in tried[: len(planned)] if t.final), default=math.inf)
     after = min((_seconds(t) for t in tuned if t.final), default=math.inf)
     if math.isfinite(before) and math.isfinite(after):

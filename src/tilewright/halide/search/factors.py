@@ -1,8 +1,8 @@
-"""The tunable numbers of a schedule, and schedules with other numbers.
+"""The tunable factors of a schedule, and schedules with other factors.
 
-The *structure* of a schedule is everything except the factors of its splits: where each Func is
-computed, the order of loops and their mapping. Its *knobs* are those factors: tile
-sizes, vector widths, unrolls, threads per block.
+A *knob* is the factor of a split: a tile size, a vector width, an unroll factor, or a number of
+threads per block. The *structure* of a schedule is everything else: compute levels, the order of
+loops and their mapping.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule, Split, StageSchedule
 
-# The factor of a split, by its places in the schedule.
+# The new factor of a split, given the indices of its entry, stage and split, and the split.
 Factor: TypeAlias = Callable[[int, int, int, Split], int]
 MOST_KNOBS = 20
 _UNROLLS = (1, 2, 3, 4, 6, 8)
@@ -32,9 +32,9 @@ _MOST_LANES = 128
 class Knob:
     """The factor of one split, with its possible values and the planned one.
 
-    `entry`, `stage` and `split` are places in the schedule's tuples. `kind` says what the
-    split's inner loop is: ``tile``, ``vector``, ``unroll``, ``block`` (several vectors, unrolled)
-    or ``thread``.
+    `entry`, `stage` and `split` are indices in the schedule's tuples. `kind` is the purpose of the
+    split's inner loop: ``tile``, ``vector``, ``unroll``, ``block`` (several vectors, unrolled) or
+    ``thread``.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Knob:
 class Knobs:
     """The knobs of a structure and the constraints between their values.
 
-    `constraints` are expressions for `tilewright.tuning.Space`: the factor of a split inside
-    another divides that one's where it did as planned; elsewhere it is at most as large.
+    `constraints` are expressions for `tilewright.tuning.Space`. The factor of a nested split must
+    divide the factor of the outer split if it did so in the plan; otherwise it must not be larger.
     """
 
     knobs: tuple[Knob, ...]
@@ -59,15 +59,15 @@ class Knobs:
 
 
 def structure(schedule: Schedule) -> Schedule:
-    """Return the schedule without its factors; equal for schedules that only differ in factors.
+    """Return the structure of a schedule; it is equal for schedules that differ only in factors.
 
-    The sizes that its nests are compiled for follow from the factors.
+    The sizes for which its nests are specialised follow from the factors and are removed as well.
     """
     return _with_factors(exact_size(schedule), lambda entry, stage, split, change: 0)
 
 
 def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:
-    """Return the values that the knobs have in a schedule of the same structure."""
+    """Return the values of the knobs in a schedule of the same structure."""
     found = {}
     for knob in knobs.knobs:
         change = schedule.funcs[knob.entry].stages[knob.stage].splits[knob.split]
@@ -77,7 +77,7 @@ def settings(schedule: Schedule, knobs: Knobs) -> dict[str, int]:
 
 
 def turned(schedule: Schedule, knobs: Knobs, values: Mapping[str, int]) -> Schedule:
-    """Return the schedule with these values."""
+    """Return the schedule with these values of the knobs."""
     places = {(k.entry, k.stage, k.split): int(values[k.name]) for k in knobs.knobs}
     return _with_factors(
         schedule,
@@ -88,10 +88,11 @@ def turned(schedule: Schedule, knobs: Knobs, values: Mapping[str, int]) -> Sched
 def find_knobs(
     planned: Sequence[PlannedSchedule], algorithm: Algorithm, most: int = MOST_KNOBS
 ) -> Knobs:
-    """Return the knobs of schedules that share a structure, those of costly groups first.
+    """Return the knobs of schedules that share a structure.
 
-    The values offered surround those of every given schedule. At most ``most`` knobs are
-    found: tiles before vectors and unrolls, outputs of groups before their members.
+    The possible values of a knob surround its values in the given schedules. If there are more
+    than `most` knobs, outputs of groups take precedence over members, then expensive groups, then
+    tiles over vectors and unrolls.
     """
     first = planned[0]
     algorithm = with_clones(algorithm, first.schedule.clones)
@@ -120,9 +121,9 @@ def find_knobs(
 def replanned(
     planned: PlannedSchedule, schedule: Schedule, algorithm: Algorithm
 ) -> PlannedSchedule:
-    """Return the plan with a schedule tuned from it, with updated tiles and launches.
+    """Return the plan with a schedule tuned from it, and with its tiles and launches updated.
 
-    The search's cost and the predicted time are no longer valid and are left out.
+    The costs and the predicted time are no longer valid and are removed.
     """
     nest = sized_nest(algorithm, schedule)
     made_of = launches(nest) if nest else ()
@@ -153,7 +154,7 @@ def replanned(
 
 
 def _tasks(nest: ScheduledNest, func: int, stage: int) -> int:
-    """Return iterations of the parallel loops of a stage at root; 0 if it has none."""
+    """Return the iterations of the parallel loops of a stage at root; 0 if there are none."""
     extents = [
         float(loop.extent)
         for loop in nest.loops
@@ -196,7 +197,7 @@ def _kind(nest: StageSchedule, change: Split) -> tuple[str, int]:
 
 
 def _values(kind: str, used: set[int], bound: int | None, lanes: int = 1) -> tuple[int, ...]:
-    """Return values near the used ones: times powers of two, and those usual for the kind."""
+    """Return candidate values: the used ones times powers of two, and usual ones of the kind."""
     reach = {"tile": 3, "thread": 2, "vector": 1, "unroll": 1, "block": 1}[kind]
     values = set(used)
     for value in used:
@@ -216,7 +217,7 @@ def _values(kind: str, used: set[int], bound: int | None, lanes: int = 1) -> tup
 
 
 def _extent(algorithm: Algorithm, func: int, nest: StageSchedule, change: Split) -> int | None:
-    """Return how many iterations the loop that is split has in all, where the estimates tell."""
+    """Return the total iterations of the split loop, if the estimates determine them."""
     origin = change.old
     for earlier in reversed(nest.splits):
         if isinstance(earlier, Split) and origin in (earlier.outer, earlier.inner):
@@ -248,7 +249,7 @@ def _constraints(
 
 
 def _nested(schedule: Schedule) -> Iterator[tuple[int, int, int, int]]:
-    """Yield pairs of splits, by place, where the second splits the inner loop of the first."""
+    """Yield (entry, stage, i, j) where split j splits the inner loop of split i."""
     for e, entry in enumerate(schedule.funcs):
         for s, nest in enumerate(entry.stages):
             made = {c.inner: j for j, c in enumerate(nest.splits) if isinstance(c, Split)}
@@ -264,7 +265,7 @@ def _factor(schedule: Schedule, entry: int, stage: int, split: int) -> int:
 
 
 def _costs(planned: PlannedSchedule, algorithm: Algorithm) -> dict[int, float]:
-    """Return the predicted cost of the group of each entry of the schedule."""
+    """Return the predicted cost of each schedule entry's group, by entry."""
     entries = {entry.func: i for i, entry in enumerate(planned.schedule.funcs)}
     return {
         entries[algorithm.order[name]]: group.cost

@@ -1,7 +1,7 @@
-"""The final rounds: schedules timed in turns, so that their times can be compared.
+"""The final rounds: schedules timed in turns, so that their times are comparable.
 
-Times of different moments differ by the machine's other work. Here all schedules are timed in the
-same rounds, and the records store and return such a run only as a whole.
+Times measured at different moments are not, because the load of the machine changes. In the final
+rounds, all schedules run once per round. The records store and return these rounds only as a whole.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tilewright.halide.execution.session import Session, Variant, versions
 from tilewright.measure import Finals, Measurement
 from tilewright.records import MeasurementRecord, canonical
 
-# Minimum number of rounds of a valid final; `finalists` begins no fewer.
+# The minimum number of rounds for a valid result; `finalists` starts at least as many.
 LEAST_ROUNDS = 2
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """The maximum number of rounds, and the seconds after which no further round begins.
+    """The maximum number of rounds, and the seconds after which no further round starts.
 
-    `reuse` says whether a recorded final among the same schedules is accepted.
+    `reuse` says whether recorded rounds of the same schedules are accepted.
     """
 
     number: int = 9
@@ -36,13 +36,13 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Final:
-    """The result of the final rounds; `recorded` is the time of a recorded one, else empty."""
+    """The result of the final rounds; `recorded` is the date of recorded rounds, else empty."""
 
     finals: Finals = field(hash=False)
     recorded: str = ""
 
     def measurement(self, key: str) -> Measurement | None:
-        """Return the measurement of the schedule with that name, None if it did not take part."""
+        """Return the measurement of the schedule named `key`; None if it did not take part."""
         try:
             return self.finals.measurement(key)
         except KeyError:
@@ -50,7 +50,7 @@ class Final:
 
     @property
     def words(self) -> str:
-        """The numbers of rounds and schedules, and the time, in words."""
+        """The number of rounds, number of schedules and date, as a phrase for reports."""
         rounds = max((len(m.times) for m in self.finals.measurements), default=0)
         when = f"recorded {self.recorded}" if self.recorded else "in this run"
         return f"{rounds} of {len(self.finals.candidates)} schedules, {when}"
@@ -59,16 +59,16 @@ class Final:
 def final_rounds(
     session: Session, variants: Sequence[Variant], rounds: Rounds, *, brief: Collection[str] = ()
 ) -> Final:
-    """Time the variants in interleaved rounds, or find a recorded final of the same variants.
+    """Time the variants in interleaved rounds, or return recorded rounds of the same variants.
 
     Args:
-        session: the session that times them and records the result.
+        session: times the variants and records the result.
         variants: the variants, with distinct names.
         rounds: the number of rounds and their time limit.
-        brief: names of slow variants, which only take part in the first rounds.
+        brief: names of slow variants that only take part in the first rounds.
 
     Raises:
-        OutOfTimeError: the session's deadline came before every variant had its first rounds.
+        OutOfTimeError: the session's deadline came before all variants completed `LEAST_ROUNDS`.
     """
     problem = session.prepare()
     together = sorted(canonical(variant.configuration) for variant in variants)
@@ -91,7 +91,7 @@ def final_rounds(
 def _recorded(
     session: Session, configurations: Sequence[dict[str, Any]]
 ) -> list[MeasurementRecord]:
-    """Return the records of these configurations if all are of one run, else none."""
+    """Return the records of these configurations if all belong to the same run, else none."""
     if session.records is None:
         return []
     found: list[MeasurementRecord] = []
@@ -109,7 +109,7 @@ def _recorded(
 def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: Finals) -> None:
     if session.records is None:
         return
-    # A kill between two of them leaves an incomplete run, which `_recorded` ignores.
+    # If the process is killed in this loop, the run is incomplete and `_recorded` ignores it.
     context = {"finals": len(configurations), "run": uuid.uuid4().hex}
     for configuration, measurement in zip(configurations, finals.measurements, strict=True):
         session.records.add(
@@ -125,9 +125,9 @@ def _record(session: Session, configurations: Sequence[dict[str, Any]], finals: 
 
 
 def _in_common(finals: Finals, brief: Collection[str]) -> Finals:
-    """Return the finals that the deadline ended, cut to the rounds that all have completed.
+    """Return interrupted final rounds, cut to the rounds that all candidates completed.
 
-    Raises `OutOfTimeError` if that is less than `LEAST_ROUNDS`.
+    Raises `OutOfTimeError` if these are fewer than `LEAST_ROUNDS`.
     """
     running = [
         (candidate.key, len(m.times))

@@ -1,4 +1,4 @@
-"""The model's best schedule that Halide takes."""
+"""Mode ``oneshot``: the model's best schedule that Halide can lower."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def plan_checked(
     seed: int = 0,
     check: bool = True,
 ) -> list[PlannedSchedule]:
-    """Plan like `plan` or `plan_learned`; Halide has lowered the first.
+    """Plan schedules like `plan_sizes` or `plan_learned`, and check that Halide lowers the first.
 
-    Those refused before it are dropped. If it refuses all of the model's, those that the paper's
-    cost prefers follow, then the naive schedule. The notes of the first one say what
-    was refused, and why. With `check` false, nothing is lowered.
+    Schedules before the first one that Halide lowers are dropped; its notes report them and
+    Halide's reason. If Halide refuses all schedules of the model, more schedules and those by the
+    objective of Sioutas 2020 are tried, then the naive schedule. If `check` is false, nothing is
+    lowered.
     """
     if scheduler == "analytic":
         planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
@@ -42,7 +43,8 @@ def plan_checked(
     refusals: list[str] = []
     found = _first_lowered(task, planned, refusals)
     known = {each.schedule for each in planned}
-    # The paper's cost gives threads fewer points, whose registers Halide can bound more often.
+    # By the objective of Sioutas 2020, a thread computes fewer points: Halide can bound their
+    # storage in registers more often.
     for other in dict.fromkeys((objective, SIOUTAS if task.gpu else objective)):
         if not found:
             more = plan_sizes(task, k=k + ALTERNATIVES, fusion=fusion, objective=other)
@@ -53,7 +55,7 @@ def plan_checked(
         fallback = PlannedSchedule(naive(task), (), 0.0)
         found = [fallback]
         if refusal(fallback.schedule, task.algorithm):
-            # The pipeline is at fault: the model's schedule is as good as any.
+            # The pipeline is at fault: keep the model's schedule.
             found = planned[:1]
             count = "the pipeline under every schedule, even with every Func at root"
     if refusals:
@@ -65,7 +67,7 @@ def plan_checked(
 def _first_lowered(
     task: Task, planned: Sequence[PlannedSchedule], refusals: list[str]
 ) -> list[PlannedSchedule]:
-    """Drop schedules before the first that lowers, with notes on Halide's reasons."""
+    """Return the schedules from the first that lowers on; append reasons to `refusals`."""
     for i, each in enumerate(planned):
         reason = refusal(each.schedule, task.algorithm)
         if not reason:

@@ -1,7 +1,8 @@
-"""The best few schedules built, verified and measured; the final rounds decide among the leaders.
+"""Mode ``top``: build, verify and measure the best few schedules, then compare the leaders.
 
-Measured alone, and perhaps at another moment, a time only says whether a schedule may turn out to
-be the fastest. What is chosen, and every speedup, comes from the final rounds (`final_rounds`).
+The load of the machine changes over time, so that times measured separately only tell which
+schedules are candidates for the fastest. The choice and all speedups come from the final rounds
+(`final_rounds`), in which these leaders are timed in turns.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from tilewright.halide.search.finals import Final, Rounds, final_rounds
 from tilewright.measure import Event, Measurement, RunLimits, Timing
 from tilewright.report import Progress
 
-# A schedule this much slower than the best is clearly slower: no more samples are taken.
+# Sampling of a schedule stops when it is slower than the best by this factor.
 CUTOFF_RATIO = 2.0
-# Measured alone, a schedule this much slower than the best may still be the fastest: records of
-# two moments have been seen to differ by 1.5 where other work ran at one of them.
+# Leaders are schedules within this factor of the best. Times of the same schedule, measured with
+# and without other work on the machine, have been seen to differ by 1.5.
 LEADING = 1.5
 MOST_LEADERS = 5
-# The key of a finalist's earlier times in its details.
+# The key in `Measurement.details` for the times before the final rounds.
 FIRST_TIMES = "first_times"
-# Statuses for which a finalist is not at fault: no time left, or too large together.
+# Statuses in the final rounds that do not discredit a schedule: the time limit came, or the
+# finalists together needed too much memory.
 _NO_FAULT = ("timeout", "out_of_memory")
 
 NAIVE = "naive"
@@ -38,13 +40,18 @@ INTERRUPTED = "an interruption"
 
 @dataclass(frozen=True)
 class Tried:
-    """A schedule and how it did: `measurement` is None where there was no time for it.
+    """A schedule and its measurement.
 
-    `final` says that the measurement comes from the final rounds, and `recorded` that it comes
-    from the records. `reads_beyond` names the inputs that it reads more of than the pipeline
-    needs; inputs made as large as the pipeline's estimates say are too small for it. A schedule
-    for several sizes is measured at each: `measurement` is at the largest, or the one that failed,
-    and `others` are at the smaller ones.
+    Attributes:
+        planned: the schedule.
+        rank: its position in the model's order, from 0.
+        measurement: None if there was no time for it. For several sizes, the measurement at the
+            largest size, or the first one that failed.
+        recorded: whether the measurement comes from the records.
+        reads_beyond: the inputs that it reads outside the pipeline's required region. Inputs with
+            the estimated sizes are too small for it.
+        final: whether the measurement comes from the final rounds.
+        others: for several sizes, the measurements at the smaller ones.
     """
 
     planned: PlannedSchedule
@@ -62,24 +69,24 @@ class Tried:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to the end with the right answer."""
+        """Whether it ran completely with the right answer."""
         return self.measurement is not None and self.measurement.ok
 
     @property
     def cut_short(self) -> bool:
-        """Whether its measurement ended early, as it was clearly slower than the best."""
+        """Whether its measurement was cut short because it was clearly slower than the best."""
         return self.measurement is not None and self.measurement.ok and self.measurement.lower_bound
 
     @property
     def seconds(self) -> float | None:
-        """Median time of a run, None if it is not known or only bounded from below."""
+        """Median time of a run in seconds; None if unknown or only a lower bound is known."""
         if self.measurement is None or not self.ok or self.cut_short:
             return None
         return self.measurement.median
 
     @property
     def source(self) -> str:
-        """The source of its time, in words; empty without a time."""
+        """How its time was measured, as a phrase for reports; empty without a time."""
         if not self.ok:
             return ""
         if self.final:
@@ -92,9 +99,9 @@ class Tried:
 
     @property
     def note(self) -> str:
-        """A note for the reader."""
+        """A remark for reports: why it has no time, or what to know about it."""
         if self.measurement is None:
-            return "not tried: the time was up"
+            return "not measured: the time limit was reached"
         said = self.measurement.message
         if self.cut_short:
             said = "cut short: clearly slower than the best"
@@ -106,10 +113,13 @@ class Tried:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of measuring: every schedule in the model's order, and the naive one.
+    """The result of a search with measurements.
 
-    `naive` is what the naive schedule was measured at, in the final rounds where it was in them.
-    `stopped` says why it ended early, if it did.
+    Attributes:
+        tried: the schedules in the model's order.
+        naive: the measurement of the naive schedule, from the final rounds if it was in them.
+        stopped: why the search ended early; empty if it did not.
+        final: the final rounds, if there were any.
     """
 
     tried: tuple[Tried, ...]
@@ -119,17 +129,17 @@ class Outcome:
 
     @property
     def ranking(self) -> tuple[Tried, ...]:
-        """The schedules in order: measured ones by time, then those not tried, then failed ones.
+        """The schedules, best first: measured ones by time, then unmeasured ones, then failed ones.
 
-        Schedules that read beyond the required region come after others. Times of the final
-        rounds come before times of other moments, and those before times that were cut short.
+        Among the measured ones, those that read outside the required region come last. Times from
+        the final rounds come before other times, and those before times that were cut short.
         """
 
         def key(tried: Tried) -> tuple[float, ...]:
             if not tried.ok:
                 return (3 if tried.measurement is not None else 2, tried.rank)
             short = any(measured.lower_bound for measured in tried.sizes)
-            # By the product, each of several sizes counts alike, however long it takes.
+            # In a product, all sizes have equal weight, regardless of their times.
             times = math.prod(measured.median for measured in tried.sizes)
             return (bool(tried.reads_beyond), not tried.final, short, times)
 
@@ -146,13 +156,13 @@ class Outcome:
 
     @property
     def best(self) -> Tried | None:
-        """The fastest that ran with the right answer, None if none did."""
+        """The fastest schedule with the right answer; None if there is none."""
         first = self.ranking[0] if self.tried else None
         return first if first is not None and first.ok else None
 
 
 class Watch:
-    """Turns the workers' events into the progress that is shown."""
+    """Turns events of the workers into progress reports."""
 
     def __init__(self, show: Callable[[Progress], object] | None) -> None:
         self._show = show
@@ -164,33 +174,33 @@ class Watch:
         self.message = ""
 
     def enter(self, phase: str, total: int | None = None) -> None:
-        """Begin a phase."""
+        """Start a phase of `total` steps (None: unknown)."""
         self.phase, self.total, self.done, self.message = phase, total, 0, ""
         self.show()
 
     def count(self, measured: Measurement) -> None:
-        """Count a candidate that is finished."""
+        """Count a finished candidate."""
         self.done += 1
         if not measured.ok:
             self.failed[measured.status] += 1
         self.show()
 
     def on_event(self, event: Event) -> None:
-        """Report the current step."""
+        """Report the current step of a candidate."""
         words = {"started": "building", "built": "verifying", "timing": "timing"}
         if event.name in words:
             self.message = f"{words[event.name]} {event.candidate.key}"
             self.show()
 
     def show(self) -> None:
-        """Report progress."""
+        """Report the current progress."""
         if self._show is not None:
             failed = dict(self.failed)
             self._show(Progress(self.phase, self.done, self.total, failed, self.best, self.message))
 
 
 def timing(seconds: float = 1.0) -> Timing:
-    """Return how the candidates of `measure_top` are timed."""
+    """Return the timing of candidates in `measure_top`: about `seconds` each."""
     return Timing(seconds=seconds, cutoff_ratio=CUTOFF_RATIO)
 
 
@@ -204,18 +214,18 @@ def measure_top(
     others: Sequence[Variant] = (),
     rounds: Rounds | None = None,
 ) -> Outcome:
-    """Measure the planned schedules, and the leaders among them again in the final rounds.
+    """Measure the planned schedules, then time the leaders again in the final rounds.
 
-    Recorded schedules are not measured again. At the session's deadline, or when the user
-    interrupts, the results so far are the outcome.
+    Recorded schedules are not measured again. If the session's deadline is reached or the user
+    interrupts, the outcome contains the results so far.
 
     Args:
-        session: where schedules are measured, with its records and its deadline.
+        session: measures the schedules; it has the records and the deadline.
         planned: the schedules, the model's best one first.
         target: the Halide target.
         watch: shows the progress.
         naive: the baseline of speedups; it takes part in the final rounds.
-        others: further variants that take part in the final rounds and are never chosen.
+        others: further variants to time in the final rounds; they are never chosen.
         rounds: the number and time limit of the final rounds; by default those of `Rounds`.
 
     Raises:
@@ -254,7 +264,7 @@ def measure_top(
 
 
 def _variants(planned: Sequence[PlannedSchedule], target: str) -> dict[str, Variant]:
-    """Return the planned schedules as what can be measured, by name, in the order of the model."""
+    """Return the planned schedules as variants to measure, by name, in the order of the model."""
     return {
         (name := name_of(p, i)): Variant(
             p.schedule, target=target, name=name, max_registers=p.max_registers
@@ -271,9 +281,9 @@ def decide(
     others: Sequence[Variant] = (),
     rounds: Rounds | None = None,
 ) -> Final | None:
-    """Return the final rounds among the leaders, the naive schedule if it runs, and others.
+    """Run the final rounds of the leaders, the naive schedule if it ran, and `others`.
 
-    None if there is nothing to compare. Raises `OutOfTimeError` as `final_rounds` does.
+    Returns None if there are less than two variants. Raises `OutOfTimeError` like `final_rounds`.
     """
     rounds = rounds or Rounds()
     field_ = [*leaders, *others]
@@ -289,7 +299,7 @@ def decide(
 
 
 def _baseline(naive: Measured | None, final: Final | None) -> Measurement | None:
-    """Return the naive schedule's time in the final rounds, else its time alone."""
+    """Return the naive schedule's measurement from the final rounds, else its separate one."""
     decided = final.measurement(NAIVE) if final is not None else None
     if decided is not None and decided.ok:
         return decided
@@ -298,14 +308,14 @@ def _baseline(naive: Measured | None, final: Final | None) -> Measurement | None
 
 @dataclass
 class Why:
-    """Why a block ended before its end; empty if it did not."""
+    """The reason for which a block ended early; empty if it did not."""
 
     reason: str = ""
 
 
 @contextmanager
 def early_end() -> Iterator[Why]:
-    """Let Ctrl-C and the deadline end the block, and say which it was."""
+    """End the block on Ctrl-C or at the deadline, and report which of them it was."""
     why = Why()
     try:
         yield why
@@ -316,12 +326,12 @@ def early_end() -> Iterator[Why]:
 
 
 def key_of(tried: Tried) -> str:
-    """Return the name of the variant of a tried schedule."""
+    """Return the variant name of a tried schedule."""
     return name_of(tried.planned, tried.rank)
 
 
 def name_of(planned: PlannedSchedule, rank: int) -> str:
-    """Return the name of a planned schedule, `rank` counting from 0."""
+    """Return the name of a planned schedule; `rank` counts from 0."""
     return planned.name or f"schedule {rank + 1}"
 
 
@@ -343,11 +353,11 @@ def _tried(
 
 
 def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
-    """Return the schedules that may turn out to be the fastest, the best first.
+    """Return the schedules to compare in the final rounds, in the model's order.
 
-    The model's best one (`PlannedSchedule` without a name) and one that the pipeline came with are
-    always among them, regardless of their times, so that the result is never slower; the others are
-    those within `LEADING` of the best.
+    The model's best schedule and a schedule that came with the pipeline (it has a name) always take
+    part, so that the result is never slower than they are. The others are within a factor of
+    `LEADING` of the best time.
     """
     running = [t for t in tried if t.ok]
     clean = [t for t in running if not t.reads_beyond] or running
@@ -363,9 +373,9 @@ def leaders_of(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def with_final(tried: Tried, final: Final | None) -> Tried:
-    """Return the schedule with its measurement in the final rounds, if it took part.
+    """Return the schedule with its measurement from the final rounds, if it took part.
 
-    One that turned out wrong, or crashed, in the final rounds has failed.
+    A schedule that gave a wrong answer or crashed in the final rounds counts as failed.
     """
     found = final.measurement(key_of(tried)) if final is not None else None
     if final is None or found is None or tried.measurement is None:
@@ -384,7 +394,7 @@ def with_final(tried: Tried, final: Final | None) -> Tried:
 
 
 def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Span, ...]]:
-    """Return the box of each input that may be read: its estimate and its required region."""
+    """Return the box that may be read of each input: the hull of estimate and required region."""
     needed = input_boxes(algorithm, algorithm.symbols)
     allowed = {}
     for buffer in session.inputs.buffers:
@@ -402,7 +412,7 @@ def allowed_reads(algorithm: Algorithm, session: Session) -> dict[str, tuple[Spa
 
 
 def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]]) -> tuple[str, ...]:
-    """Return the inputs that a run read beyond what is allowed (see `allowed_reads`)."""
+    """Return the inputs that a run read outside the `allowed` boxes (see `allowed_reads`)."""
     boxes = measurement.details.get("input_boxes", {})
     return tuple(
         name
@@ -415,7 +425,7 @@ def reads_beyond(measurement: Measurement, allowed: dict[str, tuple[Span, ...]])
 
 
 def limits(seconds: float = 120.0, memory_bytes: int = 8 << 30) -> RunLimits:
-    """Return the limits of a candidate: `seconds` for a build, half of that for a run."""
+    """Return the limits of a candidate: `seconds` to build, half of that (10 s at least) to run."""
     return RunLimits(
         build_seconds=seconds, run_seconds=max(10.0, seconds / 2), memory_bytes=memory_bytes
     )
