@@ -121,7 +121,7 @@ def test_a_hand_written_schedule_of_another_pipeline_is_reported_as_such(example
     monkeypatch.setattr(module, "ROUNDS", 2)
     found = compare(example.blur(), hand=example.other, k=1)
     assert found.entry(HAND).status == "build_failed"
-    assert "reads another, the pipeline itself image" in found.entry(HAND).message
+    assert "inputs of the pipeline to schedule, image, not another" in found.entry(HAND).message
     assert found.entry(OURS).ok
 
 

@@ -1,1 +1,1 @@
-"""Builds, verifies and times candidates in worker processes."""
+"""Build, verify and time schedules in worker processes."""

@@ -1,6 +1,7 @@
-"""Runs one compiled schedule at many sizes and compares it with a plain schedule.
+"""Run one compiled schedule at many sizes and compare its answers with a plain schedule's.
 
-Inputs are exactly as large as the plain schedule requires, so that reads beyond that are detected.
+Inputs are exactly as large as the plain schedule requires. A schedule that reads more of them fails
+Halide's bounds checks.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from tilewright.measure import VerifyResult
 
 @dataclass(frozen=True)
 class SizeOutcome:
-    """The outcome of one size.
+    """The outcome at one size.
 
-    `status` is ``ok``, ``failed`` (the schedule could not be run), ``wrong`` (it gave other
-    answers), or ``barred`` if the plain schedule fails as well; `message` says why.
+    `status` is ``ok``, ``failed`` (the schedule could not be run), ``wrong`` (its answers differ),
+    or ``barred`` (the plain schedule fails as well); `message` has the reason.
     """
 
     extents: tuple[tuple[int, ...], ...]
@@ -55,7 +56,7 @@ def payload(
     target: str,
     sizes: Sequence[Mapping[str, Sequence[int]]],
 ) -> dict[str, Any]:
-    """Return the payload from which a worker makes `AtSizes`; `schedule` is JSON text."""
+    """Return the payload of `AtSizes` for a worker; `schedule` is JSON text."""
     return {
         "serialized": algorithm.serialized,
         "schedule": schedule,
@@ -66,7 +67,7 @@ def payload(
 
 
 class AtSizes:
-    """A schedule compiled once, run at the sizes of the payload (see `payload`)."""
+    """A schedule that is compiled once and run at the sizes in its payload (see `payload`)."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         """Compile the schedule and the plain one."""
@@ -97,15 +98,15 @@ class AtSizes:
         return live
 
     def run(self) -> None:
-        """Run at every size and compare."""
+        """Run at all sizes and compare."""
         self.outcomes = [self.at(inputs) for inputs in self._sizes]
 
     def verify(self) -> VerifyResult:
-        """Return success: each size has its own outcome in the details."""
+        """Return success: the outcome of each size is in the details."""
         return VerifyResult(True)
 
     def details(self) -> dict[str, Any]:
-        """Return the outcome of every size, as JSON data."""
+        """Return the outcomes of all sizes as JSON data."""
         return {"sizes": [asdict(outcome) for outcome in self.outcomes]}
 
     def at(self, inputs: Inputs) -> SizeOutcome:
@@ -143,8 +144,8 @@ class AtSizes:
     def _agree_strictly(self, inputs: Inputs, kinds: Sequence[Type]) -> bool:
         """Return whether both schedules give the same answers in strict floating point.
 
-        If so, the difference is due to rounding: compilers fuse and reorder the operations of the
-        two schedules differently, and a later threshold amplifies small differences.
+        If they do, the difference is due to rounding: the compiler fuses and reorders operations
+        differently in the two schedules, and a later threshold amplifies small differences.
         """
         if self._tolerance.exact:
             return False
@@ -176,7 +177,7 @@ def _outputs(inputs: Inputs) -> list[Any]:
 def _bind(
     pipelines: Sequence[LivePipeline], inputs: Inputs, outputs: Sequence[Any], target: Any
 ) -> None:
-    """Give all pipelines the same inputs, exactly as large as the first one asks for."""
+    """Bind the same inputs to all pipelines, exactly as large as the first one requires."""
     plain = pipelines[0]
     for live in pipelines:
         live.arrays.clear()

@@ -1,4 +1,4 @@
-"""Asks Halide whether it makes atomic additions of a GPU's reductions, by lowering them."""
+"""Find out by lowering whether Halide turns a reduction on a GPU into atomic additions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 
-# Updates whose lowering is remembered.
+# The number of cached results of lowering.
 _REMEMBERED = 1024
 _TARGET = "host-opencl-cl_doubles-cl_half-cl_atomics64"
 
@@ -27,21 +27,21 @@ _TARGET = "host-opencl-cl_doubles-cl_half-cl_atomics64"
 def is_atomic_addition(analysis: Analysis, name: str, index: int, *, floats: bool) -> bool:
     """Return whether Halide makes one atomic addition of each iteration of a Func's update.
 
-    Like `tilewright.halide.analysis.atomic_additions.is_atomic_addition`; Halide lowers the update
-    where that does not know. `floats` tells whether the device adds floats.
+    `tilewright.halide.analysis.atomic_additions.is_atomic_addition` answers first. If it does not
+    know, Halide lowers the update. `floats` says whether the device has atomic additions of floats.
     """
     found = atomic_additions.is_atomic_addition(analysis, name, index, floats=floats)
     if found is not None:
         return found
     algorithm = analysis.view.algorithm
     if algorithm.copies or algorithm.by_name[name].types[0].code == "float":
-        return False  # clones have no names yet, and OpenCL adds no floats
+        return False  # clones have no names yet; OpenCL has no atomic additions of floats
     inlined = analysis.view.inlined & _upstream(algorithm, name)
     return _is_lowered_to_addition(algorithm, name, index, inlined)
 
 
 def _upstream(algorithm: Algorithm, name: str) -> frozenset[str]:
-    """Return the Funcs that a Func reads, directly or not."""
+    """Return the Funcs that a Func reads directly or indirectly."""
     found: set[str] = set()
     pending = [name]
     while pending:
@@ -56,23 +56,23 @@ def _upstream(algorithm: Algorithm, name: str) -> frozenset[str]:
 def _is_lowered_to_addition(
     algorithm: Algorithm, name: str, index: int, inlined: frozenset[str]
 ) -> bool:
-    """Return whether Halide makes an atomic addition of an update whose innermost loop is a kernel.
+    """Return whether Halide makes atomic additions of an update in a kernel.
 
-    What is not inlined is at root.
+    The innermost reduction loop becomes the kernel. Funcs that are not inlined are at root.
     """
     entries = []
-    for place, func in enumerate(algorithm.funcs):
+    for i, func in enumerate(algorithm.funcs):
         if func.fixed or func.scheduled or func.name in inlined:
             continue
         nests = [default_stage(func, stage) for stage in func.stages]
         if func.name == name:
             nests[index] = _as_kernel(func.stages[index], nests[index])
-        entries.append(FuncSchedule(place, ROOT, ROOT, stages=tuple(nests)))
+        entries.append(FuncSchedule(i, ROOT, ROOT, stages=tuple(nests)))
     return adds_atomically(Schedule(algorithm.digest, _TARGET, tuple(entries)), algorithm)
 
 
 def _as_kernel(stage: Stage, nest: StageSchedule) -> StageSchedule:
-    """Return a nest with the innermost loop of the reduction in blocks and threads."""
+    """Return the nest with its innermost reduction loop split into blocks and threads."""
     name = next(
         mapped.name
         for loop, mapped in zip(stage.loops, nest.loops, strict=True)

@@ -1,4 +1,4 @@
-"""Restores a pipeline from its bytes, binds inputs and allocates outputs."""
+"""Restore a pipeline from its bytes, bind its inputs and allocate its outputs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tilewright.halide.execution.inputs import (
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.ir.types import numpy_type
 
-# The alignment of a buffer's first element, in bytes. Halide's own buffers have 128, but an output
-# may ask for more (``set_host_alignment``): for a page at most, as far as we know.
+# The alignment of a buffer's first element, in bytes. Halide's own buffers have 128. An output may
+# require more (``set_host_alignment``); we assume at most a page.
 _ALIGNMENT = 4096
 _HOST_OFFSET = 16  # offset of the host pointer in a halide_buffer_t
-# The offset of the pointer to the dimensions there, the size of a dimension, and the offset of its
-# stride (HalideRuntime.h of Halide 21: halide_dimension_t is min, extent, stride, flags).
+# In halide_buffer_t: the offset of the pointer to the dimensions. In halide_dimension_t (min,
+# extent, stride, flags): its size and the offset of the stride (HalideRuntime.h of Halide 21).
 _SHAPE_OFFSET = 40
 _DIMENSION_BYTES = 16
 _STRIDE_OFFSET = 8
@@ -36,8 +36,8 @@ _STRIDE_OFFSET = 8
 class LivePipeline:
     """A fresh ``halide.Pipeline`` and its rebuilt parameters, by name.
 
-    `arrays` keeps the inputs' memory: Halide only points to it. `boxes` are the inputs' boxes
-    as they were allocated, at least what the scheduled pipeline asks for.
+    `arrays` keeps the memory of the inputs alive: Halide only points to it. `boxes` holds the
+    allocated box of each input, which contains the region that the scheduled pipeline requires.
     """
 
     pipeline: Any
@@ -58,11 +58,11 @@ def halide_type(kind: Type) -> Any:
 
 
 def deserialize(serialized: bytes, inputs: Inputs) -> LivePipeline:
-    """Return a fresh pipeline, unscheduled unless the user scheduled it, with parameters rebuilt.
+    """Return a fresh pipeline with new parameters and the schedule in the bytes, if any.
 
-    `serialized` must have passed `tilewright.halide.frontend.importer.import_pipeline`: Halide does
-    not survive damaged bytes. The parameters have the strides and the values of `inputs`,
-    but no contents yet.
+    `serialized` must have been checked by `tilewright.halide.frontend.importer.import_pipeline`:
+    Halide crashes on damaged bytes. The parameters have the strides and values of `inputs`, but no
+    contents yet.
     """
     import halide as hl
 
@@ -91,7 +91,7 @@ def scalar_param(scalar: ScalarInput) -> Any:
 
 def _set(setter: Any, name: str, kind: Type, value: int | float) -> None:
     if kind.code == "bfloat" or (kind.code == "float" and kind.bits == 16):
-        raise InputError(f"Halide's Python binding cannot pass {name}: scalars of type {kind}")
+        raise InputError(f"the scalar {name}: Halide's Python binding cannot pass the type {kind}")
     if kind.code == "float":
         setter(float(value))
     else:
@@ -99,7 +99,7 @@ def _set(setter: Any, name: str, kind: Type, value: int | float) -> None:
 
 
 def set_estimates(live: LivePipeline, inputs: Inputs) -> None:
-    """Give the pipeline every estimate that an autoscheduler of Halide asks for."""
+    """Set all estimates of the pipeline that Halide's autoschedulers require."""
     for buffer in inputs.buffers:
         if buffer.dims:
             live.images[buffer.name].set_estimates([(s.min, s.extent) for s in buffer.dims])
@@ -112,14 +112,21 @@ def set_estimates(live: LivePipeline, inputs: Inputs) -> None:
 
 
 def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
-    """Bind contents to the inputs and allocate outputs: ``pipeline.realize`` takes these.
+    """Compile the pipeline, bind its inputs and return buffers for its outputs.
 
-    `target` is the ``halide.Target`` to run on. The pipeline is compiled for it here, as the
-    sizes of the inputs are what the scheduled pipeline asks for: a tile that is rounded up
-    reads further than the outputs' sizes say.
+    The sizes of inputs depend on the schedule: a tile that is rounded up reads more than the sizes
+    of the outputs require. Therefore the pipeline is compiled first and asked for these sizes.
 
-    Returns a ``halide.Buffer`` for every value of every output, in order. Raises
-    ``halide.HalideError`` where Halide cannot compile the pipeline.
+    Args:
+        live: the scheduled pipeline.
+        inputs: the inputs to bind.
+        target: the ``halide.Target`` to run on.
+
+    Returns:
+        a ``halide.Buffer`` per value of each output, in order, for ``pipeline.realize``.
+
+    Raises:
+        halide.HalideError: Halide cannot compile the pipeline.
     """
     live.pipeline.compile_jit(target)
     outputs = [
@@ -144,11 +151,11 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
 def _input_boxes(
     live: LivePipeline, inputs: Inputs, outputs: list[Any], target: Any
 ) -> dict[str, tuple[Span, ...]]:
-    """Return every input's box: the described one, extended by the region that the pipeline needs.
+    """Return the box of each input: the hull of the described box and the required region.
 
-    For inputs with a size but without memory, Halide sets their bounds to the region that it would
-    read. (`infer_input_bounds` would start from empty inputs, for which a pipeline that divides by
-    an input's size, for example, has no answer.)
+    Inputs with a size but without memory are bounds queries: Halide sets their bounds to the region
+    that it would read. (`infer_input_bounds` starts from empty inputs. It fails, for example, for a
+    pipeline that divides by the size of an input.)
     """
     import halide as hl
 
@@ -175,7 +182,7 @@ def _input_boxes(
 
 
 def _hull(span: Span, dim: Any) -> Span:
-    if dim.extent() < 1:  # it is not read
+    if dim.extent() < 1:  # the input is not read
         return span
     low = min(span.min, dim.min())
     high = max(span.max, dim.min() + dim.extent() - 1)
@@ -185,7 +192,7 @@ def _hull(span: Span, dim: Any) -> Span:
 def allocate(
     kind: Type, dims: tuple[Span, ...], fixed: tuple[int | None, ...], name: str
 ) -> tuple[Any, npt.NDArray[Any]]:
-    """Return a ``halide.Buffer`` and an array of its memory, whose axis d is dimension d."""
+    """Return a ``halide.Buffer`` and an array of its elements; axis d is dimension d."""
     import halide as hl
 
     strides, size = layout(name, tuple(span.extent for span in dims), fixed)
@@ -197,11 +204,11 @@ def allocate(
         memory, [span.extent for span in dims], [stride * dtype.itemsize for stride in strides]
     )
     if kind.code == "bfloat":
-        # NumPy's buffers cannot say bfloat16: Halide allocates, and the bits are copied.
+        # NumPy has no bfloat16: Halide allocates the buffer, and the bits are copied.
         order = sorted(range(len(dims)), key=lambda d: strides[d])
         buffer = hl.Buffer(hl.BFloat(16), [span.extent for span in dims], order)
     else:
-        # Halide knows unsigned 64-bit elements by the code of C's long long only.
+        # Halide accepts unsigned 64-bit elements only with the type code of C's long long.
         shown = array.view(np.ulonglong) if dtype == np.uint64 else array
         buffer = hl.Buffer(shown, name, False)
         _correct_strides(buffer, strides, tuple(span.extent for span in dims))
@@ -211,24 +218,24 @@ def allocate(
 
 
 def _correct_strides(buffer: Any, strides: tuple[int, ...], extents: tuple[int, ...]) -> None:
-    """Set the strides of dimensions of one element, for which NumPy reports others."""
+    """Set the strides of dimensions with one element; NumPy reports different ones."""
     single = [d for d, extent in enumerate(extents) if extent == 1]
     if not single:
         return
     raw = buffer._get_raw_halide_buffer_t()
     shape = ctypes.c_uint64.from_address(raw + _SHAPE_OFFSET).value
     for d in single:
-        place = shape + d * _DIMENSION_BYTES + _STRIDE_OFFSET
-        ctypes.c_int32.from_address(place).value = strides[d]
+        address = shape + d * _DIMENSION_BYTES + _STRIDE_OFFSET
+        ctypes.c_int32.from_address(address).value = strides[d]
 
 
 def layout(
     name: str, extents: tuple[int, ...], fixed: tuple[int | None, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """Return each dimension's stride and the number of elements from first to last.
+    """Return the strides by dimension, and the number of elements from the first to the last.
 
-    The strides that are `fixed` stay so; the other dimensions follow in order, dense. Raises
-    `InputError` where fixed strides make elements overlap.
+    Strides in `fixed` are kept; the other dimensions are dense, in order. Raises `InputError` if
+    fixed strides make elements overlap.
     """
     strides: dict[int, int] = {}
     span = 1
@@ -252,7 +259,7 @@ def layout(
 
 
 def _copy_bits(array: npt.NDArray[Any], buffer: Any) -> None:
-    """Copy a bfloat16 array's bits to where Halide has the buffer's elements."""
+    """Copy the bits of a bfloat16 array to the elements of a ``halide.Buffer``."""
     address = buffer._get_raw_halide_buffer_t() + _HOST_OFFSET
     host = ctypes.c_uint64.from_address(address).value
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
@@ -261,7 +268,7 @@ def _copy_bits(array: npt.NDArray[Any], buffer: Any) -> None:
 
 
 def fill_output(buffer: Any, shape: OutputShape, kind: Type, seed: int) -> None:
-    """Fill an output that the pipeline changes in place, as an input is filled."""
+    """Fill an output that the pipeline changes in place, in the same way as inputs."""
     unpinned = (False,) * len(shape.dims)
     low, high = default_range(kind)
     like = BufferInput(shape.name, kind, shape.dims, shape.strides, unpinned, low, high)
@@ -275,7 +282,7 @@ def fill_output(buffer: Any, shape: OutputShape, kind: Type, seed: int) -> None:
 
 
 def output_array(buffer: Any, kind: Type) -> npt.NDArray[Any]:
-    """Return the elements of an output, axis d dimension d; bfloat16 as its bits (``uint16``)."""
+    """Return the elements of an output; axis d is dimension d, bfloat16 is given as ``uint16``."""
     if kind.code != "bfloat":
         array = np.asarray(buffer)
         return array.transpose(range(array.ndim - 1, -1, -1))

@@ -1,4 +1,4 @@
-"""Inputs' contents: a function of seed and coordinates, or a file's elements."""
+"""The contents of inputs: a hash of seed and coordinates, or the elements of a file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from tilewright.halide.execution.inputs import BufferInput, InputError
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.ir.types import numpy_type
 
-# Elements generated at a time: few enough to stay in a core's cache.
+# Number of elements generated at a time; they stay in a core's cache.
 _CHUNK = 1 << 15
 
 
 def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], seed: int) -> None:
-    """Write the contents of `box` into `array`, whose axis d is dimension d.
+    """Write the contents of `box` to `array`; axis d is dimension d.
 
-    The value of an element depends on its coordinates, not on the box. bfloat16 is written as the
-    bits of the nearest value.
+    An element depends on its coordinates, not on the box. bfloat16 is written as bits.
     """
     if buffer.path is not None:
         _fill_from_file(array, buffer, box)
@@ -32,7 +31,7 @@ def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], se
     if not shape:
         array[()] = _values(np.array([_seed_key(seed, 0)], np.uint32), buffer)[0]
         return
-    # The dimension whose elements are closest together runs innermost.
+    # The dimension with the smallest stride becomes the innermost loop.
     order = sorted(range(len(shape)), key=lambda d: -abs(array.strides[d]))
     target = array.transpose(order)
     keys = [keys[d] for d in order]
@@ -63,7 +62,7 @@ def _seed_key(seed: int, d: int) -> int:
 
 
 def _keys(span: Span, seed: int, d: int) -> npt.NDArray[np.uint32]:
-    """Return a well mixed number for each coordinate of a dimension."""
+    """Return a hash of each coordinate of dimension `d`."""
     coordinates = np.arange(span.min, span.min + span.extent, dtype=np.int64)
     keys = (coordinates & 0xFFFFFFFF).astype(np.uint32)
     keys ^= np.uint32(_seed_key(seed, d))
@@ -81,7 +80,7 @@ def _mix(h: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def _values(keys: npt.NDArray[np.uint32], buffer: BufferInput) -> npt.NDArray[Any]:
-    """Return uniform values of the buffer's type and range, from keys that it overwrites."""
+    """Return uniform values of the buffer's type and range; `keys` are overwritten."""
     h = _mix(keys)
     kind = buffer.type
     low, high = buffer.low, buffer.high
@@ -89,7 +88,7 @@ def _values(keys: npt.NDArray[np.uint32], buffer: BufferInput) -> npt.NDArray[An
         unit = (h >> np.uint32(8)).astype(np.float32)
         unit *= np.float32(2.0**-24)
         if kind.bits == 16:
-            # Rounding to few bits must not give 1, which is outside.
+            # Rounding to few bits must not give 1, which is outside the range.
             digits = 8 if kind.code == "bfloat" else 11
             np.minimum(unit, np.float32(1 - 2.0**-digits), out=unit)
         if (low, high) != (0.0, 1.0):
@@ -112,7 +111,7 @@ def _as_stored(values: npt.NDArray[Any], kind: Type) -> npt.NDArray[Any]:
 
 
 def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """Return the bits of the nearest bfloat16, ties to even. NaN stays NaN."""
+    """Return the bits of the nearest bfloat16, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
@@ -120,7 +119,7 @@ def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def from_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """Return the values that the bits of bfloat16 stand for."""
+    """Return the values of bfloat16 bits."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -130,10 +129,13 @@ def _fill_from_file(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Spa
     except (OSError, ValueError) as error:
         raise InputError(f"the contents of {buffer.name} cannot be read: {error}") from None
     if source.ndim != len(box):
-        raise InputError(f"{buffer.path} has {source.ndim} axes, {buffer.name} {len(box)}")
-    places = []
+        raise InputError(
+            f"the contents of {buffer.name} in {buffer.path} have {source.ndim} axes, but the "
+            f"input has {len(box)} dimensions"
+        )
+    indices = []
     for span, base, size in zip(box, buffer.dims, source.shape, strict=True):
         wanted = np.arange(span.min, span.min + span.extent) - base.min
-        places.append(np.clip(wanted, 0, size - 1))
-    found = source[np.ix_(*places)] if places else source[()]
+        indices.append(np.clip(wanted, 0, size - 1))
+    found = source[np.ix_(*indices)] if indices else source[()]
     array[...] = to_bfloat16(np.asarray(found)) if buffer.type.code == "bfloat" else found

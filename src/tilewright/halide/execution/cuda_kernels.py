@@ -1,9 +1,9 @@
-"""Resources of a CUDA schedule's kernels: registers, spills, threads and shared memory.
+"""The resources of CUDA kernels: registers, spills, threads and shared memory.
 
-Halide's runtime has the driver compile the PTX when the pipeline first runs, with at most 64
-registers per thread unless ``HL_CUDA_JIT_MAX_REGISTERS`` says otherwise. `ptxas` (of the CUDA
-toolkit, or of the ``nvidia-cuda-nvcc`` package) reports the result, and so does the driver, except
-for the spills. Shared memory is dynamic: only the launch has its size.
+When a pipeline first runs, Halide's runtime lets the driver compile the PTX with at most 64
+registers per thread, or as many as ``HL_CUDA_JIT_MAX_REGISTERS`` says. ``ptxas`` (from the CUDA
+toolkit or the ``nvidia-cuda-nvcc`` package) reports the registers and spills. The driver reports
+the registers only. Shared memory is dynamic: its size is in the launch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PTXAS_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """One kernel; unknown values are None.
+    """The resources of one kernel; unknown values are None.
 
-    `spill_bytes` are those stored and loaded together, `local_bytes` the thread's stack frame
-    with what is spilled to it. `threads` are the block's extents in x, y and z.
+    `spill_bytes` is the sum of bytes of spill stores and loads, `local_bytes` the stack frame per
+    thread including spills. `threads` holds the block's extents in x, y and z.
     """
 
     name: str
@@ -41,10 +41,10 @@ class KernelResources:
 
 
 def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
-    """Return the resources of every kernel of a scheduled ``halide.Pipeline``, as JSON data.
+    """Return the resources of all kernels of a scheduled ``halide.Pipeline`` as JSON data.
 
-    The registers are those of the device that is present, or else of the capability that
-    `target` names. Empty for a pipeline without device code.
+    Registers are counted for the device in this machine, or else for the compute capability of
+    `target`. The result is empty for a pipeline without device code.
     """
     ptx, statement = device_code(pipeline, target)
     limit = int(os.environ.get(REGISTERS, HALIDE_JIT_MAX_REGISTERS))
@@ -66,7 +66,7 @@ def kernel_resources(pipeline: Any, target: Any) -> list[dict[str, Any]]:
 
 
 def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
-    """Return the PTX and the lowered statement; the host's code is not generated."""
+    """Return the PTX and the lowered statement, without generating code for the host."""
     import halide as hl
 
     bare = target.with_feature(hl.TargetFeature.NoRuntime)
@@ -78,14 +78,14 @@ def device_code(pipeline: Any, target: Any) -> tuple[str, str]:
 
 
 def entries(ptx: str) -> list[str]:
-    """Return the names of the kernels in PTX."""
+    """Return the names of the kernels in PTX code."""
     return re.findall(r"\.visible \.entry (\w+)\(", ptx)
 
 
 def launches(statement: str) -> list[KernelResources]:
-    """Return every kernel that lowered code launches, with its threads and its shared memory.
+    """Return the kernels launched by lowered code, with their threads and shared memory.
 
-    Extents and sizes that depend on the pipeline's arguments are None.
+    Extents and sizes that depend on arguments of the pipeline are None.
     """
     found = {}
     for match in re.finditer(r'halide_cuda_run\([^"]*"(\w+)", ', statement):
@@ -96,7 +96,7 @@ def launches(statement: str) -> list[KernelResources]:
 
 
 def _arguments(text: str, start: int, count: int) -> list[str]:
-    """Return the next `count` arguments of a call, commas within parentheses left alone."""
+    """Return the next `count` arguments of a call; they may contain commas in parentheses."""
     parts: list[str] = []
     depth, begin, at = 0, start, start
     while len(parts) < count and at < len(text):
@@ -109,7 +109,7 @@ def _arguments(text: str, start: int, count: int) -> list[str]:
 
 
 def _number(text: str) -> int | None:
-    """Return the value of a sum of products of literals, such as ``0 + (2660*4)``."""
+    """Return the value of a sum of products of literals, such as ``0 + (2660*4)``, else None."""
     total = 0
     for term in text.replace("(", "").replace(")", "").split("+"):
         factors = [factor.strip() for factor in term.split("*")]
@@ -123,7 +123,7 @@ def _number(text: str) -> int | None:
 
 
 def find_ptxas() -> str | None:
-    """Return the path of ``ptxas``: on the path, in ``CUDA_HOME``, or in its wheel."""
+    """Return the path of ``ptxas``: from ``PATH``, ``CUDA_HOME`` or its Python package."""
     found = shutil.which("ptxas")
     if found is None and "CUDA_HOME" in os.environ:
         found = shutil.which("ptxas", path=os.path.join(os.environ["CUDA_HOME"], "bin"))
@@ -140,9 +140,9 @@ def find_ptxas() -> str | None:
 def assembled(
     ptx: str, ptxas: str, architecture: str, max_registers: int, seconds: float = _PTXAS_SECONDS
 ) -> list[KernelResources]:
-    """Return the resources of every kernel that ``ptxas -v`` reports.
+    """Return the resources of the kernels as ``ptxas -v`` reports them.
 
-    Nothing where it does not take the code, or takes longer than `seconds`.
+    The result is empty if ``ptxas`` fails or takes longer than `seconds`.
     """
     with scratch_folder("tilewright-cuda-") as folder:
         source = folder / "code.ptx"
@@ -162,7 +162,7 @@ def assembled(
 
 
 def parse_ptxas(text: str) -> list[KernelResources]:
-    """Return kernels in the output of ``ptxas -v``."""
+    """Return the kernels in the output of ``ptxas -v``."""
     kernels: list[KernelResources] = []
     for line in text.splitlines():
         name = re.search(r"Compiling entry function '(\w+)'", line)
@@ -184,7 +184,7 @@ def _architecture(ptx: str) -> str:
 
 
 class _Driver:
-    """The CUDA driver's own view of a kernel, on the first device."""
+    """The CUDA driver, which compiles kernels for the first device and reports their resources."""
 
     # Values of CUfunction_attribute, CUdevice_attribute and CUjit_option in cuda.h.
     _LOCAL_BYTES, _REGISTERS = 3, 4
@@ -206,14 +206,14 @@ class _Driver:
 
     @staticmethod
     def load() -> _Driver | None:
-        """Return the driver, None if there is none or no device."""
+        """Return the driver; None if there is no driver or no device."""
         try:
             return _Driver(ctypes.CDLL("libcuda.so.1"))
         except (OSError, AttributeError):
             return None
 
     def kernel(self, ptx: str, name: str, max_registers: int) -> KernelResources:
-        """Compile as Halide's runtime does and ask; unknown where the driver refuses."""
+        """Compile as Halide's runtime does; values are None if the driver refuses the code."""
         module, function, value = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
         options = (ctypes.c_int * 1)(self._JIT_MAX_REGISTERS)
         values = (ctypes.c_void_p * 1)(max_registers)

@@ -1,4 +1,4 @@
-"""A pipeline that a user's function builds and schedules, run inside a measuring worker."""
+"""Run a pipeline that a user's function builds and schedules, in a measuring worker."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tilewright.measure import load_builder
 
 
 class Handwritten(Runner):
-    """The pipeline of a function ``hand(target, …)``, with the constraints that it sets.
+    """The pipeline that a function ``hand(target, …)`` builds, with the constraints that it sets.
 
-    It stays live: serialisation would lose the bounds and the alignment that a schedule by
-    hand may count on. The payload is that of `Runner` with ``handwritten`` (the fields of
-    `tilewright.halide.execution.session.Source`) instead of a schedule.
+    The pipeline is not rebuilt from serialised bytes, which would lose the bounds and alignments
+    that a hand-written schedule may rely on. The payload is that of `Runner` with ``handwritten``
+    (the fields of `tilewright.halide.execution.session.Source`) instead of a schedule.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Build, compile, bind. Raises the exceptions of the function."""
+        """Build, compile and bind the pipeline. Raises the exceptions of the function."""
         began = time.perf_counter()
         self._target = prepare_target(payload["target"])
         self._inputs = Inputs.from_json(payload["inputs"])
@@ -40,7 +40,7 @@ class Handwritten(Runner):
 
 
 class _Image:
-    """A buffer parameter of a live pipeline, with an ImageParam's methods that `bind` uses."""
+    """A buffer parameter of a live pipeline, with the methods of ImageParam that `bind` uses."""
 
     def __init__(self, parameter: Any) -> None:
         self._parameter = parameter
@@ -50,16 +50,16 @@ class _Image:
         self._parameter.set_buffer(buffer)
 
     def get(self) -> Any:
-        """Return the buffer bound, undefined if there is none."""
+        """Return the bound buffer; an undefined one if there is none."""
         return self._parameter.buffer()
 
     def reset(self) -> None:
-        """Unbind it."""
+        """Unbind the buffer."""
         self._parameter.set_buffer(hl.Buffer())
 
 
 def _rebound(pipeline: Any, inputs: Inputs) -> LivePipeline:
-    """Return the pipeline with its own buffer parameters, and scalars that can be set."""
+    """Return the pipeline with its buffer parameters and with scalars that can be set."""
     serialized, parameters = hl.serialize_pipeline(pipeline, get_params=True)
     outputs = {func.name() for func in pipeline.outputs()}
     buffers = {name: p for name, p in parameters.items() if p.is_buffer()}
@@ -67,8 +67,8 @@ def _rebound(pipeline: Any, inputs: Inputs) -> LivePipeline:
     given = {name for name in buffers if name.split(".")[0] not in outputs}
     if given != wanted:
         raise InputError(
-            f"the hand-written pipeline reads {', '.join(sorted(given)) or 'nothing'}, the "
-            f"pipeline itself {', '.join(sorted(wanted)) or 'nothing'}"
+            f"the hand-written pipeline must have the inputs of the pipeline to schedule, "
+            f"{', '.join(sorted(wanted)) or 'none'}, not {', '.join(sorted(given)) or 'none'}"
         )
     scalars = {s.name: scalar_param(s) for s in inputs.scalars}
     both = {**buffers, **{name: param.parameter() for name, param in scalars.items()}}

@@ -1,8 +1,8 @@
 """The inputs, scalars and output sizes of a candidate, as plain data.
 
-An `Inputs` is made once from an `Algorithm` and goes to workers as JSON. Its random contents
-depend on the seed and on each element's coordinates alone, so that two schedules that read
-different margins of an input see the same values wherever both read.
+`Inputs` are created once from an `Algorithm` and sent to workers as JSON. Random contents depend
+only on the seed and on the coordinates of each element. Two schedules that read different margins
+of an input therefore see the same values where they overlap.
 """
 
 from __future__ import annotations
@@ -21,17 +21,24 @@ Scalar = int | float
 
 
 class InputError(TilewrightError):
-    """An input cannot be made, or does not fit the pipeline."""
+    """An input cannot be created or does not fit the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferInput:
     """One input buffer: at least the box `dims`, with the given contents.
 
-    `strides` are those that the user fixed. A dimension is `pinned` if the computation depends on
-    its bounds (boundary conditions): it then has exactly that range. Contents are uniform in
-    ``[low, high)``, or those of the ``.npy`` file at `path`, whose axis d is dimension d from the
-    first coordinate of `dims` on; outside it its nearest element is repeated.
+    Attributes:
+        name: the name of the parameter.
+        type: the type of its elements.
+        dims: the box that the buffer must contain.
+        strides: strides that the user fixed, in elements; None where free.
+        pinned: dimensions on whose bounds the results depend (boundary conditions); the buffer
+            then has exactly the range in `dims`.
+        low: the lower bound of random contents, included.
+        high: their upper bound, excluded.
+        path: a ``.npy`` file with the contents. Axis d is dimension d and starts at the first
+            coordinate of `dims`; outside the file's array, its nearest element is repeated.
     """
 
     name: str
@@ -57,7 +64,7 @@ class ScalarInput:
 class OutputShape:
     """One output: the types of its values and the box to compute.
 
-    `in_place` says that the pipeline reads or keeps what the buffer holds beforehand.
+    `in_place` says that the pipeline reads or keeps the buffer's previous contents.
     """
 
     name: str
@@ -69,7 +76,7 @@ class OutputShape:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that a run of the pipeline needs, except its bytes."""
+    """The arguments of a run of the pipeline."""
 
     seed: int
     buffers: tuple[BufferInput, ...]
@@ -77,12 +84,12 @@ class Inputs:
     outputs: tuple[OutputShape, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the inputs as JSON data."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Inputs:
-        """Read what `to_json` returned. Raises `InputError` if it is something else."""
+        """Return the inputs in JSON data of `to_json`. Raises `InputError` if it is damaged."""
         try:
             return Inputs(
                 int(data["seed"]),
@@ -107,9 +114,9 @@ class Inputs:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that could change outputs or times.
+        """A hash of all data that can change outputs or times.
 
-        Names of outputs do not count: they may be automatic.
+        Names of outputs are excluded, because they may be generated.
         """
         nameless = tuple(replace(output, name="") for output in self.outputs)
         text = repr(replace(self, outputs=nameless))
@@ -135,14 +142,20 @@ def describe_inputs(
 ) -> Inputs:
     """Return the inputs to measure `algorithm` with, at the sizes of its estimates.
 
-    By default floats are uniform in [0, 1), integers of up to 16 bits and booleans over all
-    their values, wider signed integers in [-1024, 1024) and wider unsigned ones in [0, 65536),
-    so that sums of products do not overflow. `contents` gives others, by the input's name: a
-    pair ``(low, high)``, a NumPy array or the path of a ``.npy`` file (axis d is dimension d,
-    counted from the first coordinate of the estimate), or a function of the shape that returns
-    such an array. Arrays are saved in `directory`, which workers must be able to read.
+    By default, contents are uniformly random: floats in [0, 1), booleans and integers of up to 16
+    bits over all their values, wider signed integers in [-1024, 1024), and wider unsigned integers
+    in [0, 65536). With these, sums of products do not overflow.
 
-    Raises `InputError` if contents do not fit, or an extent is unknown.
+    Args:
+        algorithm: the pipeline.
+        seed: the seed of random contents.
+        contents: other contents by input name: a range ``(low, high)``, a NumPy array, the path of
+            a ``.npy`` file, or a function that takes the shape and returns an array. Axis d of an
+            array is dimension d and starts at the first coordinate of the estimate.
+        directory: the folder in which to save arrays; workers must be able to read it.
+
+    Raises:
+        InputError: `contents` do not fit, or an extent or the value of a scalar is unknown.
     """
     used = metadata_used(algorithm)
     contents = dict(contents or {})
@@ -154,27 +167,28 @@ def describe_inputs(
         buffers.append(_buffer(parameter, used, given, directory))
     if contents:
         names = ", ".join(b.name for b in buffers) or "none"
-        raise InputError(f"contents for {', '.join(contents)}, but the input buffers are {names}")
+        given = ", ".join(contents)
+        raise InputError(f"contents are given for {given}, but the input buffers are {names}")
     scalars = []
     for parameter in algorithm.parameters:
         if parameter.is_buffer:
             continue
         if parameter.name not in algorithm.scalars:
-            raise InputError(f"the scalar {parameter.name} has no value")
+            raise InputError(f"the scalar {parameter.name} has no value: give it an estimate")
         value = algorithm.scalars[parameter.name]
         scalars.append(ScalarInput(parameter.name, parameter.type, value))
     outputs = []
     for name in algorithm.outputs:
         func = algorithm.by_name[name]
         if any(arg not in func.estimates for arg in func.args):
-            raise InputError(f"the output {name} has no estimates")
+            raise InputError(f"the output {name} has no estimates: give its extents")
         dims = tuple(func.estimates[arg] for arg in func.args)
         outputs.append(OutputShape(name, func.types, dims, func.strides, in_place(func)))
     return Inputs(seed, tuple(buffers), tuple(scalars), tuple(outputs))
 
 
 def in_place(func: Func) -> bool:
-    """Return whether a Func starts from what its memory holds: some value is undefined at first."""
+    """Return whether a Func keeps its buffer's contents: an initial value is ``undef``."""
     return bool(func.stages) and any(
         isinstance(node, Call) and node.name == "undef" for node in walk(*func.stages[0].values)
     )
@@ -185,10 +199,10 @@ def _buffer(
 ) -> BufferInput:
     name = parameter.name
     if parameter.type.code == "handle":
-        raise InputError(f"the input {name} holds pointers: there is no data to measure it with")
+        raise InputError(f"the input {name} contains pointers, so that no contents can be created")
     dims = tuple(span for span in parameter.estimates if span is not None)
     if len(dims) != parameter.dimensions:
-        raise InputError(f"the extents of the input {name} are unknown: give an estimate of it")
+        raise InputError(f"the extents of the input {name} are unknown: give its estimates")
     pinned = tuple(
         f"{name}.min.{d}" in used or f"{name}.extent.{d}" in used for d in range(len(dims))
     )
@@ -203,7 +217,7 @@ def _buffer(
 
 
 def default_range(kind: Type) -> tuple[Scalar, Scalar]:
-    """Return the range ``[low, high)`` that inputs of a type are drawn from by default."""
+    """Return the default range ``[low, high)`` of random contents of a type."""
     if kind.code in ("float", "bfloat"):
         return 0.0, 1.0
     if kind.bits <= 16:
@@ -222,7 +236,7 @@ def _range(name: str, given: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
 def _file(
     name: str, kind: Type, dims: tuple[Span, ...], given: Any, directory: str | Path | None
 ) -> str:
-    """Return the path of a ``.npy`` file with the contents, checked against the input's type."""
+    """Return the path of a ``.npy`` file with the contents; check their shape and type."""
     import numpy as np
 
     from tilewright.halide.ir.types import numpy_type
@@ -237,13 +251,16 @@ def _file(
     array = np.asanyarray(array)
     wanted = np.dtype(np.float32) if kind.code == "bfloat" else numpy_type(kind)
     if array.ndim != len(dims) or 0 in array.shape:
-        raise InputError(f"{name} has {len(dims)} dimensions, its contents the shape {array.shape}")
+        raise InputError(
+            f"the input {name} has {len(dims)} dimensions, but its contents have the shape "
+            f"{array.shape}"
+        )
     if array.dtype != wanted:
-        raise InputError(f"{name} is of type {kind}, its contents are of type {array.dtype}")
+        raise InputError(f"the input {name} has the type {kind}, its contents {array.dtype}")
     if isinstance(given, str | Path):
         return str(Path(given).resolve())
     if directory is None:
-        raise InputError(f"contents of {name} are given as an array: give a directory to save it")
+        raise InputError(f"the contents of {name} are an array: give a directory to save it in")
     path = Path(directory).resolve() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.npy"
     np.save(path, array, allow_pickle=False)
     return str(path)

@@ -1,8 +1,8 @@
-"""The actual launches of a schedule on a device, with the time of each.
+"""The launches of a schedule on a device, each with its time.
 
-Halide's runtime with the target feature ``debug`` waits for the device after each launch and
-prints the launch with its time, the same on CUDA and on OpenCL. That is read here, inside a
-measuring worker; the times include some microseconds of launching and waiting each.
+With the target feature ``debug``, Halide's runtime waits for the device after each launch and
+prints the launch and its time, in the same form on CUDA and OpenCL. A measuring worker reads this
+output. Each time includes some microseconds for launching and waiting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEXT = re.compile(r"^(CL: |CUDA: |Exiting Pipeline)")
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """One launch: the kernel's name, its extents, bytes of shared memory, seconds."""
+    """One launch: kernel name, blocks, threads per block, bytes of shared memory, and seconds."""
 
     kernel: str
     blocks: tuple[int, int, int]
@@ -42,7 +42,7 @@ class Launched:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Launched:
-        """Read JSON data, as in `Traced.details`."""
+        """Return the launch in JSON data of `Traced.details`."""
         x, y, z = data["blocks"]
         tx, ty, tz = data["threads"]
         return Launched(
@@ -51,7 +51,7 @@ class Launched:
 
 
 def parse(lines: Iterable[str]) -> list[Launched]:
-    """Return the launches in the runtime's output; a time follows its launch."""
+    """Return the launches in the runtime's output, where a time follows each launch."""
     found: list[Launched] = []
     inside = False
     for line in lines:
@@ -65,7 +65,7 @@ def parse(lines: Iterable[str]) -> list[Launched]:
             inside = False
         time = _TIME.search(line)
         if inside and time:
-            # OpenCL prints the time to look the kernel up before that of the launch.
+            # OpenCL prints the time to look up the kernel first: the last time is the launch's.
             last = found[-1]
             found[-1] = Launched(
                 last.kernel, last.blocks, last.threads, last.shared_bytes, float(time[1]) / 1e3
@@ -74,15 +74,15 @@ def parse(lines: Iterable[str]) -> list[Launched]:
 
 
 class Traced(Runner):
-    """A schedule compiled with the runtime that prints its launches; payload as `Runner`'s."""
+    """A schedule with the runtime that prints its launches; the payload is that of `Runner`."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Compile, bind."""
+        """Compile and bind the pipeline."""
         self._runs: list[list[Launched]] = []
         super().__init__({**payload, "target": f"{payload['target']}-debug"})
 
     def run(self) -> None:
-        """Run once and read what was printed."""
+        """Run once and read the launches that the runtime prints."""
         lines: list[str] = []
         with printed(lines):
             super().run()
@@ -90,7 +90,7 @@ class Traced(Runner):
         self._runs.append(parse(lines))
 
     def details(self) -> dict[str, Any]:
-        """Return the launches of a run in order, each with its least time over all runs."""
+        """Return the launches of a run in order, each with its shortest time over all runs."""
         launches = [
             {
                 "kernel": first.kernel,
@@ -105,7 +105,7 @@ class Traced(Runner):
 
 
 def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
-    """Return a variant's launches on the device, or why there are none."""
+    """Return (launches of a variant on the device, reason if there are none)."""
     made = session.prepare().candidate(variant)
     builder = _BUILDER
     candidate = Candidate(builder, made.payload, f"launches of {variant.name}", made.env)
@@ -119,11 +119,11 @@ def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
         launches = measurement.details.get("launches", [])
         why = "" if measurement.ok else f"{measurement.status}: {measurement.message}"
         return [Launched.from_json(item) for item in launches], why
-    return [], "there was no time for it"
+    return [], "the time limit was reached"
 
 
 def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched]:
-    """Return the launches of a group's kernel, by the name that Halide gives it."""
+    """Return the launches of a group's kernel, identified by Halide's name for it."""
     prefix = f"_kernel_{_flat(group.output)}_s{group.stage}_"
     return [launch for launch in launches if _flat(launch.kernel).startswith(prefix)]
 
@@ -131,7 +131,7 @@ def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched
 def seconds_by_group(
     groups: Iterable[GroupReport], launches: Iterable[Launched]
 ) -> tuple[float | None, ...]:
-    """Return the device's time in each group; None for one that launches nothing."""
+    """Return the device time of each group in seconds; None for groups without launches."""
     by_kernel: defaultdict[str, list[Launched]] = defaultdict(list)
     for launch in launches:
         by_kernel[launch.kernel].append(launch)
@@ -144,5 +144,5 @@ def seconds_by_group(
 
 
 def _flat(name: str) -> str:
-    """Return a name as it is in kernels' names, where ``$`` has become two underscores."""
+    """Return a name without special characters, for comparison with names of kernels."""
     return re.sub(r"[\W_]+", "_", name)

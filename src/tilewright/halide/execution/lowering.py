@@ -1,8 +1,8 @@
-"""Checks whether Halide lowers a schedule, without generating code for the host.
+"""Check whether Halide lowers a schedule, without generating code for the host.
 
-LLVM, which takes most of the time of compiling, does not run. Lowering runs in a forked process
-with limits: a schedule whose unrolled loops Halide simplifies for an hour is refused, and so is one
-on which it crashes.
+LLVM, which takes most of the compile time, does not run. Lowering runs in a forked process with
+limits on time and memory. A schedule is also refused if lowering crashes or exceeds the limits, as
+with unrolled loops that Halide would simplify for an hour.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 LOSES_UPDATES = (
-    "Halide does not turn a reduction that threads share into an atomic addition, and its fallback "
-    "loses updates; keep the reduction's loops serial"
+    "Halide does not use atomic additions for a reduction that several threads update, and its "
+    "fallback loses updates; keep the reduction's loops serial"
 )
-# CPU seconds of lowering; a network of 535 Funcs takes four on a slow processor.
+# CPU seconds; lowering a network of 535 Funcs takes 4 s on a slow processor.
 LOWERING_SECONDS = 30
-LOWERING_BYTES = 8_000_000_000  # of memory while lowering; that network takes 0.3 GB
-# Lowered for OpenCL, kernels end as text: no LLVM, half the time. It supports these by request.
+LOWERING_BYTES = 8_000_000_000  # lowering that network takes 0.3 GB
+# For OpenCL, kernels are emitted as text: LLVM does not run, which halves the time. These
+# features enable types and operations that CUDA always has.
 _OPENCL = ("OpenCL", "CLDoubles", "CLHalf", "CLAtomics64")
 
 
 def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
     """Return why Halide refuses to lower a schedule for its target; empty if it lowers.
 
-    A pipeline whose parameters cannot be rebuilt here (see `describe_inputs`) counts as lowered,
-    because it cannot be checked. A schedule for CUDA is lowered as if for OpenCL, which differs
-    only once the kernels' statements are complete; what is refused there is lowered for CUDA.
+    If the pipeline's parameters cannot be rebuilt here (see `describe_inputs`), the schedule cannot
+    be checked and counts as lowered. A schedule for CUDA is lowered for OpenCL, which differs only
+    after the kernels' statements are complete. If that is refused, it is lowered for CUDA.
     """
     from tilewright.halide.emit.apply import halide_target
 
@@ -58,7 +59,7 @@ def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
 
 
 def _as_opencl(target: hl.Target) -> hl.Target | None:
-    """Return a target for CUDA with OpenCL in place of it; None for other targets."""
+    """Return a CUDA target with OpenCL instead of CUDA; None for other targets."""
     import halide as hl
 
     if not target.has_feature(hl.TargetFeature.CUDA):
@@ -87,7 +88,7 @@ def _refusal(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> str
 
 
 def adds_atomically(schedule: Schedule, algorithm: Algorithm) -> bool:
-    """Return whether a schedule for OpenCL lowers, and shared reductions to atomic additions."""
+    """Return whether an OpenCL schedule lowers with atomic additions for shared reductions."""
     import halide as hl
 
     from tilewright.halide.emit.apply import halide_target
@@ -97,7 +98,7 @@ def adds_atomically(schedule: Schedule, algorithm: Algorithm) -> bool:
         return _limited(
             lambda: not _loses_updates(_lowered(schedule, algorithm, target), floats=True)
         )
-    except (InputError, hl.HalideError, RuntimeError):  # among these ForkedCallError
+    except (InputError, hl.HalideError, RuntimeError):  # RuntimeError: also ForkedCallError
         return False
 
 
@@ -112,7 +113,7 @@ def is_atomic(schedule: Schedule) -> bool:
 
 
 def require_atomic_additions(pipeline: hl.Pipeline, target: hl.Target) -> None:
-    """Raise `ScheduleError` where a scheduled pipeline loses updates of atomic reductions."""
+    """Raise `ScheduleError` if a scheduled pipeline loses updates of atomic reductions."""
     as_opencl = _as_opencl(target)
     module = _to_module(pipeline, as_opencl or target)
     if _loses_updates(module, floats=as_opencl is None):
@@ -120,7 +121,7 @@ def require_atomic_additions(pipeline: hl.Pipeline, target: hl.Target) -> None:
 
 
 def _lowered(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> hl.Module:
-    """Raises `InputError` if parameters cannot be rebuilt, and what Halide raises."""
+    """Return the lowered module. Raises Halide's errors, `InputError` as in `make_inputs`."""
     from tilewright.halide.emit.apply import apply
     from tilewright.halide.execution.binding import deserialize
 
@@ -132,17 +133,17 @@ def _lowered(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> hl.
 def _to_module(pipeline: hl.Pipeline, target: hl.Target) -> hl.Module:
     import halide as hl
 
-    # What checks arguments and answers bounds queries at run time is never refused, and
-    # simplifying it takes half the time of lowering a pipeline of 300 Funcs.
+    # Argument checks and bounds queries never cause a refusal. Simplifying them takes half the
+    # time to lower a pipeline of 300 Funcs.
     for feature in (hl.TargetFeature.NoAsserts, hl.TargetFeature.NoBoundsQuery):
         target = target.with_feature(feature)
     return pipeline.compile_to_module(pipeline.infer_arguments(), "tilewright_check", target)
 
 
 def _loses_updates(module: hl.Module, *, floats: bool) -> bool:
-    """Return whether an OpenCL kernel replaces what it has read, instead of adding to it.
+    """Return whether an OpenCL kernel writes back a sum instead of adding atomically.
 
-    With `floats` false, additions of floats are not looked at.
+    If `floats` is false, additions of floats are ignored.
     """
     import halide as hl
 

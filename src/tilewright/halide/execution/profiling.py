@@ -1,4 +1,4 @@
-"""Where a schedule's time goes: Halide's sampling profiler, run inside a measuring worker."""
+"""Time per Func and group, from Halide's sampling profiler in a measuring worker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.measure import Candidate, Timing, measure_all
 
 _BUILDER = "tilewright.halide.execution.profiling:Profiled"
-# The profiler looks once a millisecond, so that shares of a percent need some hundred looks.
+# The profiler samples once per millisecond: resolving a percent needs some hundred samples.
 _TIMING = Timing(warmup=1, min_samples=3, max_samples=200, seconds=1.0, precision=0.0, verify=False)
 _LINE = re.compile(r"^\s+(\S+):\s+([0-9.]+)ms\s+\(\s*[0-9.]+%\)")
 _NO_FUNC = frozenset(["halide_malloc", "halide_free", "overhead"])
 
 
 class Profiled(Runner):
-    """The pipeline compiled with the profiler, whose reports it reads; payload as `Runner`'s."""
+    """The pipeline compiled with the profiler; the payload is that of `Runner`."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Compile, bind."""
+        """Compile and bind the pipeline."""
         self._seconds: defaultdict[str, float] = defaultdict(float)
         super().__init__({**payload, "target": f"{payload['target']}-profile"})
 
@@ -44,7 +44,7 @@ class Profiled(Runner):
                 self._seconds[found[1]] += float(found[2]) / 1e3
 
     def details(self) -> dict[str, Any]:
-        """Return the time spent in each Func, as a share of the time spent in all of them."""
+        """Return the time of each Func as a share of the time of all Funcs."""
         total = sum(self._seconds.values())
         shares = {name: s / total for name, s in self._seconds.items()} if total else {}
         return {"shares": shares}
@@ -52,7 +52,7 @@ class Profiled(Runner):
 
 @contextmanager
 def printed(lines: list[str]) -> Iterator[None]:
-    """Collect the output during the block, also of C code, in `lines`."""
+    """Collect the lines that Python and C code print during the block in `lines`."""
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
@@ -62,7 +62,7 @@ def printed(lines: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            # Halide prints through Python, which holds back what does not go to a terminal.
+            # Halide prints through Python, which buffers output that does not go to a terminal.
             sys.stdout.flush()
             sys.stderr.flush()
             for number, saved in zip((1, 2), kept, strict=True):
@@ -73,9 +73,9 @@ def printed(lines: list[str]) -> Iterator[None]:
 
 
 def profile(session: Session, variant: Variant) -> dict[str, float]:
-    """Return each Func's share of the running time; empty if it is unknown.
+    """Return the share of the running time by Func; empty if it is unknown.
 
-    A Func with a very short time may be missing.
+    Funcs with very short times may be missing.
     """
     problem = session.prepare()
     made = problem.candidate(variant)
@@ -99,8 +99,8 @@ def group_seconds(
 ) -> tuple[float | None, ...]:
     """Return the time of each group, from the shares of its Funcs in a run of `seconds` seconds.
 
-    A Func whose stages are groups of their own counts for the first of them only, as the
-    profiler does not tell them apart; the others are None.
+    The profiler does not distinguish stages. If a Func's stages are separate groups, the first one
+    gets the Func's time and the others None.
     """
     found: list[float | None] = []
     seen: set[str] = set()

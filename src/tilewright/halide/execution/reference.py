@@ -1,4 +1,4 @@
-"""The reference answers for verification, computed once and kept on disk."""
+"""Reference answers for verification, computed once and cached on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0, verif
 
 
 class ReferenceError(TilewrightError):
-    """The pipeline could not be run even with its plainest schedules."""
+    """The pipeline could not be run even with plain schedules."""
 
 
 class OutOfTimeError(TilewrightError):
@@ -47,16 +47,25 @@ def reference(
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
 ) -> tuple[str, ...]:
-    """Return paths of ``.npy`` files with every value of every output, axis d dimension d.
+    """Return paths of ``.npy`` files with the values of all outputs; axis d is dimension d.
 
-    They are computed in a worker, on the CPU, unless they are in `directory` (by default
-    ``references`` in the cache directory) since an earlier run; the folder is kept below
-    4 GB. The pipeline runs with its Funcs at root
-    (`tilewright.halide.execution.runner.Reference`), and wholly unscheduled where that
-    fails, with at least 10 minutes of time, but not beyond the `deadline` (of
-    `time.monotonic`).
+    The answers of an earlier run are reused. Otherwise a worker computes them on the CPU, with the
+    Funcs at root (`tilewright.halide.execution.runner.Reference`). If that fails, the pipeline runs
+    unscheduled.
 
-    Raises `ReferenceError` if neither runs, saying why, `OutOfTimeError` at the deadline.
+    Args:
+        algorithm: the pipeline.
+        inputs: its inputs.
+        workers: run the pipeline.
+        limits: limits of the run; the time limit is raised to 10 minutes.
+        directory: the cache, by default ``references`` in the cache directory. The least recently
+            used answers are removed when it exceeds 4 GiB.
+        on_event: called with each `Event` of the workers.
+        deadline: the time of `time.monotonic` at which to give up.
+
+    Raises:
+        ReferenceError: the pipeline fails in both ways; the message has the reasons.
+        OutOfTimeError: the deadline was reached.
     """
     root = directory or cache_directory() / "references"
     key = hashlib.sha256(f"{algorithm.digest} {inputs.digest}".encode()).hexdigest()[:32]
@@ -64,7 +73,7 @@ def reference(
     home = root / key
     paths = tuple(str(home / f"{i}.npy") for i in range(count))
     with contextlib.suppress(OSError):
-        os.utime(home)  # the least recently used go first
+        os.utime(home)  # mark as used: `_trim` removes the least recently used
     if home.exists():
         return paths
     root.mkdir(parents=True, exist_ok=True)
@@ -81,20 +90,20 @@ def reference(
                 _candidate(algorithm, inputs, draft, inline), patient, workers, on_event, deadline
             )
             if measurement.ok:
-                with contextlib.suppress(OSError):  # another process was first: as good
+                with contextlib.suppress(OSError):  # another process has written it meanwhile
                     draft.rename(home)
                 _trim(root, keep=home)
                 return paths
             failures.append(f"{measurement.status}: {measurement.message}{_printed(measurement)}")
     raise ReferenceError(
-        "the pipeline could not be run to compute reference answers. With every Func at "
-        f"root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
+        "the reference answers could not be computed because the pipeline failed. With all Funcs "
+        f"at root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
         "or more memory"
     )
 
 
 def _candidate(algorithm: Algorithm, inputs: Inputs, directory: Path, inline: bool) -> Candidate:
-    """Return the work of computing reference answers into a directory."""
+    """Return the candidate that computes reference answers and saves them in a directory."""
     payload = {
         "serialized": algorithm.serialized,
         "inputs": inputs.to_json(),
@@ -124,7 +133,7 @@ def _measure(
 
 
 def _printed(measurement: Measurement) -> str:
-    """Return the worker's output without its traceback, such as messages of the JIT compiler."""
+    """Return the worker's output before its traceback, such as messages of the JIT compiler."""
     lines = measurement.output.partition("Traceback (most recent")[0].split("\n")
     text = " ".join(line.strip() for line in lines if line.strip())
     return f" ({text[-300:]})" if text else ""
@@ -137,10 +146,10 @@ def _most_memory() -> int:
 
 
 def _trim(root: Path, keep: Path) -> None:
-    """Remove the least recently used references beyond what may be kept.
+    """Remove the least recently used references until they take at most `_KEPT_BYTES`.
 
-    Another process may do the same: a folder that has disappeared counts as empty. A folder is
-    moved away before it is removed, so that a process finds all of it or nothing.
+    Other processes may do the same: a folder that has disappeared counts as empty. A folder is
+    renamed before it is removed, so that other processes find it complete or not at all.
     """
     homes = []
     for home in root.iterdir():
@@ -152,5 +161,5 @@ def _trim(root: Path, keep: Path) -> None:
         total += size
         if total > _KEPT_BYTES and home != keep and not home.name.startswith("."):
             with scratch_folder(".old-", root) as old, contextlib.suppress(OSError):
-                if home.stat().st_mtime == used:  # else another process has just begun to use it
+                if home.stat().st_mtime == used:  # otherwise another process has just used it
                     home.rename(old / home.name)

@@ -1,4 +1,4 @@
-"""A Halide pipeline under one schedule, built and run inside a measuring worker."""
+"""Build and run a Halide pipeline with one schedule, in a measuring worker."""
 
 from __future__ import annotations
 
@@ -23,22 +23,26 @@ from tilewright.halide.ir.json import from_json
 from tilewright.machines import load_opencl, opencl_failure
 from tilewright.measure import VerifyResult
 
-# Offset from the seeds of inputs to those of outputs that are computed in place.
+# Seeds of outputs that are computed in place are those of inputs plus this offset.
 _OUTPUT_SEED = 1 << 16
-_RECHECKED_SHARE = 0.01  # more wrong values than this are not due to rounding
+_RECHECKED_SHARE = 0.01  # a larger share of wrong values is not attributed to rounding
 
 
 class Runner:
     """One compiled schedule with its inputs.
 
-    The payload is a dict: ``serialized`` (the pipeline's bytes, read by `import_pipeline`
-    before), ``schedule`` (JSON text, or None to run the pipeline as it is), ``target``,
-    ``inputs`` (`Inputs.to_json`), ``reference`` (paths of ``.npy`` files, one for each value
-    of each output, or None) and ``tolerance`` (fields of `Tolerance`).
+    The payload has the keys
+
+    - ``serialized``: the pipeline's bytes, checked by `import_pipeline`
+    - ``schedule``: JSON text, or None to run the pipeline unchanged
+    - ``target``: the Halide target
+    - ``inputs``: `Inputs.to_json`
+    - ``reference``: paths of ``.npy`` files, one per value of each output, or None
+    - ``tolerance``: the fields of `Tolerance`
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Apply, compile, bind. Raises what Halide raises, and `ScheduleError`."""
+        """Apply the schedule, compile and bind. Raises `ScheduleError` and Halide's errors."""
         began = time.perf_counter()
         self._target = prepare_target(payload["target"])
         self._inputs = Inputs.from_json(payload["inputs"])
@@ -68,7 +72,7 @@ class Runner:
         self._tolerance = Tolerance(**payload.get("tolerance", {}))
 
     def run(self) -> None:
-        """Compute the outputs; on a device, only start to."""
+        """Compute the outputs; on a device, only start the computation."""
         self._live.pipeline.realize(self._outputs, self._target)
 
     def sync(self) -> None:
@@ -79,7 +83,7 @@ class Runner:
                     output.device_sync()
 
     def answers(self) -> list[Any]:
-        """Run once and give every output value as an array, axis d dimension d."""
+        """Run once and return the values of all outputs; axis d is dimension d."""
         self._prepare_outputs()
         self.run()
         self.sync()
@@ -91,7 +95,7 @@ class Runner:
         ]
 
     def _prepare_outputs(self) -> None:
-        """Fill outputs: with values that are never right by chance, or with fixed contents."""
+        """Fill outputs with invalid values, or in-place outputs with fixed contents."""
         shapes = [shape for shape in self._inputs.outputs for _ in shape.types]
         for i, (output, kind) in enumerate(zip(self._outputs, self._kinds, strict=True)):
             if shapes[i].in_place:
@@ -100,7 +104,7 @@ class Runner:
                 spoil(output_array(output, kind))
 
     def verify(self) -> VerifyResult:
-        """Run and compare with the reference; right if there is none."""
+        """Run and compare with the reference; return success if there is none."""
         answers = self.answers()
         if self._reference is None:
             return VerifyResult(True)
@@ -119,12 +123,12 @@ class Runner:
         return self._verdict
 
     def recheck(self) -> VerifyResult:
-        """Return a few values may be wrong only because the pipeline magnifies rounding.
+        """Return the verdict after testing whether wrong values are due to rounding.
 
-        Where floats decide between branches, the same schedule is compiled once more with
-        strict floating point and compared with itself, and the reference likewise. If either
-        changes at least a tenth as many values as differ from the reference, these differences say
-        nothing against the schedule.
+        If comparisons of floats determine results, the pipeline may amplify rounding. The schedule
+        is then compiled again with strict floating point and compared with its own answers, and
+        the plain schedule likewise. If either changes at least a tenth as many values as differ
+        from the reference, the schedule counts as right.
         """
         sensitive = self._tolerance.outliers > 0 and max(self._shares) <= _RECHECKED_SHARE
         if not sensitive:
@@ -152,7 +156,7 @@ class Runner:
         return VerifyResult(True, self._verdict.message, self._verdict.max_error)
 
     def _noise(self, found: list[Any], before: list[Any]) -> Iterator[float]:
-        """Yield the share of each output's values that differ."""
+        """Yield the share of values that differ, per output value."""
         for answer, other, kind in zip(found, before, self._kinds, strict=True):
             comparison = compare(answer, other, kind, self._tolerance)
             yield comparison.wrong / max(comparison.values, 1)
@@ -160,10 +164,10 @@ class Runner:
     def details(self) -> dict[str, Any]:
         """Return facts other than the times, as JSON data.
 
-        Seconds for reading and scheduling (``prepare_seconds``) and for compiling and filling
-        inputs (``compile_seconds``), and the box of each input that the pipeline asked for
-        (``input_boxes``: pairs of first coordinate and extent). On CUDA, what its kernels use
-        (``kernels``: `tilewright.halide.execution.cuda_kernels.KernelResources`).
+        - ``prepare_seconds``: time to read and schedule the pipeline
+        - ``compile_seconds``: time to compile it and to fill its inputs
+        - ``input_boxes``: allocated box by input, as pairs of first coordinate and extent
+        - ``kernels``: on CUDA, the resources of its kernels (`KernelResources`)
         """
         boxes = {
             name: [[span.min, span.extent] for span in box]
@@ -180,15 +184,15 @@ class Runner:
 
 
 class Plain(Runner):
-    """The pipeline on the host in the plainest schedule that is never exponential.
+    """The pipeline on the host with a plain schedule that never recomputes values.
 
-    Every Func is computed at root but those that are read at one place, point by point; the
-    outermost pure loop is parallel. Funcs that the user scheduled stay as they are. With
-    ``inline`` in the payload, the pipeline is wholly unscheduled instead.
+    Funcs that a single call reads point by point are inlined, and all others computed at root;
+    outermost pure loops are parallel. Funcs that the user scheduled do not change. With ``inline``
+    in the payload, the pipeline stays unscheduled instead.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Schedule, compile, bind."""
+        """Schedule, compile and bind the pipeline."""
         began = time.perf_counter()
         self._target = prepare_target(payload.get("target", "host"))
         self._inputs = Inputs.from_json(payload["inputs"])
@@ -200,10 +204,10 @@ class Plain(Runner):
 
 
 class Reference(Plain):
-    """A plain run that saves its answers, as ``.npy`` files in the payload's ``directory``."""
+    """A plain run that saves its answers as ``.npy`` files in the payload's ``directory``."""
 
     def run(self) -> None:
-        """Compute the answers and save that of output i as ``i.npy``."""
+        """Compute the answers and save the i-th output value as ``i.npy``."""
         directory = Path(self._payload["directory"])
         self._prepare_outputs()
         super().run()
@@ -211,12 +215,12 @@ class Reference(Plain):
             np.save(directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)
 
     def verify(self) -> VerifyResult:
-        """Return success: there is nothing to compare with."""
+        """Return success: there is no reference to compare with."""
         return VerifyResult(True)
 
 
 def schedule_plainly(algorithm: Algorithm, pipeline: Any) -> None:
-    """Compute Funcs at root, unless they are read point by point at a single place."""
+    """Compute all Funcs at root, except those that a single call reads point by point."""
     funcs = live_funcs(algorithm, pipeline)
     for func, live in zip(algorithm.funcs, funcs, strict=True):
         if func.fixed or func.scheduled:
@@ -233,7 +237,7 @@ def schedule_plainly(algorithm: Algorithm, pipeline: Any) -> None:
 
 
 def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
-    """Return whether inlining a Func adds no work: one reader, one call, no new loops."""
+    """Return whether inlining a Func adds no work: a single call reads it point by point."""
     readers = algorithm.consumers[name]
     if len(readers) != 1:
         return False
@@ -248,9 +252,9 @@ def _read_pointwise(algorithm: Algorithm, name: str) -> bool:
 
 
 def prepare_target(text: str) -> Any:
-    """Return the ``halide.Target``, with the OpenCL platform that works loaded where one is needed.
+    """Return the ``halide.Target``; for OpenCL, load a working platform first.
 
-    Raises `OpenclError` if it is needed and none works.
+    Raises `OpenclError` if no OpenCL platform works.
     """
     target = halide_target(text)
     if target.has_feature(hl.TargetFeature.OpenCL):
@@ -259,10 +263,10 @@ def prepare_target(text: str) -> Any:
 
 
 def warm(text: str) -> None:
-    """Compile a trivial pipeline, so that workers forked afterwards have Halide's runtime.
+    """Compile a trivial pipeline, so that workers forked later have Halide's runtime.
 
-    That takes several times as long as compiling a small pipeline does. Devices are not
-    touched: they would not survive the fork. Which OpenCL platform works is found here, once.
+    Compiling the runtime takes several times as long as a small pipeline. Devices are not used,
+    because their state would not survive the fork. For OpenCL, the working platform is found once.
     """
     if "opencl" in text:
         opencl_failure()
@@ -277,7 +281,7 @@ def warm(text: str) -> None:
 
 
 def spoil(array: Any) -> None:
-    """Fill an output, so that unwritten values are not right by chance."""
+    """Fill an output with NaN or a fixed pattern, so that unwritten values are detected."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:

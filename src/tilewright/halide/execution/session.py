@@ -1,4 +1,4 @@
-"""Builds, verifies, measures and records schedules of one pipeline."""
+"""Build, verify, measure and record schedules of one pipeline."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ THREADS = "HL_NUM_THREADS"
 
 @dataclass(frozen=True)
 class Source:
-    """A function of a Python file that takes a ``halide.Target`` and builds a pipeline.
+    """A function in a Python file that takes a ``halide.Target`` and builds a pipeline.
 
-    `content` is a hash of the file, so that records of other versions of the file do not apply.
+    `content` is a hash of the file: records of other versions of the file do not apply.
     """
 
     path: str
@@ -55,11 +55,18 @@ class Source:
 class Variant:
     """One way to run the pipeline.
 
-    It has at most one of `schedule`, `serialized` (the same pipeline with another author's
-    schedule, as bytes) and `handwritten` (a function that builds and schedules the same pipeline);
-    with none of them it runs the schedule that the pipeline came with. `max_registers` is the
-    number of registers per thread that the CUDA runtime may use; its own default is 64. `threads`
-    is the size of Halide's thread pool, by default one thread per CPU.
+    At most one of `schedule`, `serialized` and `handwritten` is given; without them, the pipeline
+    runs with the schedule that it came with.
+
+    Attributes:
+        schedule: a schedule of Tilewright.
+        serialized: the same pipeline with another author's schedule, as bytes.
+        handwritten: a function that builds and schedules the same pipeline.
+        target: the Halide target.
+        name: a name for reports.
+        max_registers: limit on registers per thread for the CUDA runtime; None: Halide's, 64.
+        threads: the size of Halide's thread pool; None: one thread per CPU.
+        env: further environment variables.
     """
 
     schedule: Schedule | None = None
@@ -73,7 +80,7 @@ class Variant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables it needs."""
+        """The environment variables that the variant needs."""
         env = dict(self.env)
         if self.max_registers is not None:
             env[REGISTERS] = str(self.max_registers)
@@ -83,7 +90,7 @@ class Variant:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """JSON data that identify this variant of the pipeline in the records."""
+        """JSON data that identify the variant in the records of its pipeline."""
         schedule = None if self.schedule is None else to_data(self.schedule)
         data = {"schedule": schedule, "target": self.target, "env": self.environment}
         if self.serialized is not None:
@@ -95,7 +102,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Measured:
-    """A variant, its measurement, and whether that came from the records."""
+    """A variant and its measurement; `recorded` if that came from the records."""
 
     variant: Variant
     measurement: Measurement
@@ -104,9 +111,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Problem:
-    """A pipeline with the inputs it is measured on and the answers it must give.
+    """A pipeline with the inputs of its measurements and the expected answers.
 
-    `reference` has the paths of the answers, None if nothing is to be verified.
+    `reference` holds the paths of the expected answers; None: answers are not verified.
     """
 
     algorithm: Algorithm
@@ -115,11 +122,11 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The pipeline's digest and that of sizes and inputs: the problem in the records."""
+        """The key of the problem in the records: digests of the pipeline and of its inputs."""
         return f"halide/{self.algorithm.digest[:32]}/{self.inputs.digest[:32]}"
 
     def candidate(self, variant: Variant) -> Candidate:
-        """Return the variant as plain data for a worker."""
+        """Return the variant as a candidate: plain data for a worker."""
         payload = {
             "serialized": variant.serialized or self.algorithm.serialized,
             "schedule": None if variant.schedule is None else to_json(variant.schedule),
@@ -137,9 +144,9 @@ class Problem:
 def make_inputs(
     algorithm: Algorithm, *, seed: int = 0, contents: Mapping[str, Any] | None = None
 ) -> Inputs:
-    """Return `describe_inputs` with arrays saved in the cache directory, by their contents.
+    """Return the inputs from `describe_inputs`, with given arrays saved in the cache directory.
 
-    Raises `InputError` if contents do not fit.
+    Raises `InputError` if `contents` do not fit the pipeline.
     """
     hashed = hashlib.sha256(algorithm.digest.encode())
     settled: dict[str, Any] = {}
@@ -159,7 +166,7 @@ def make_inputs(
 
 
 def preload(targets: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules and calls that the workers' server loads for these targets."""
+    """Return the modules and calls that the workers' server preloads for these targets."""
     warm = tuple(
         f"tilewright.halide.execution.runner:warm:{target}" for target in dict.fromkeys(targets)
     )
@@ -167,39 +174,38 @@ def preload(targets: Iterable[str]) -> tuple[str, ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that measurements of Halide pipelines depend on, for the records."""
+    """Return the software versions to record with measurements of Halide pipelines."""
     return {"halide": importlib.metadata.version("halide")}
 
 
 def machine_key(target: str) -> dict[str, Any]:
-    """Describe this machine for the records, if the caller has no fuller description."""
+    """Return a short description of this machine for the records, as a default."""
     model = machine_id().split(", ", 1)[1]
     return {"processor": model, "system": platform.system(), "target": str(halide_target(target))}
 
 
 class Session:
-    """Measures variants of one pipeline: workers, inputs and reference made once.
+    """Measures variants of one pipeline; workers, inputs and reference are created once.
 
-    It is a context manager.
+    A session is a context manager.
 
     Args:
         algorithm: the pipeline, with all estimates (`tilewright.halide.frontend.source.load`).
-        targets: the Halide targets that variants will be run on.
-        inputs: the inputs of every run; by default made from `seed` and `contents`
-            (`make_inputs`).
+        targets: the Halide targets of the variants.
+        inputs: the inputs of all runs; by default `make_inputs` with `seed` and `contents`.
         seed: the seed of random contents.
         contents: contents of inputs, by name.
-        records: where measurements are kept and looked up; None to keep none.
+        records: stores measurements and finds earlier ones; None: no records.
         machine: JSON data that identifies this machine in the records.
-        limits: what a candidate may use.
-        timing: how a candidate is timed.
-        jobs: the number of candidates built at once; the number of usable CPUs by default.
-        verify: whether answers are compared with the reference's.
-        remeasure: measure even what the records hold.
-        references: the folder of references; the cache directory by default.
+        limits: limits on the time and memory of a candidate.
+        timing: the number and length of a candidate's samples.
+        jobs: the number of candidates to build at once; by default one per usable CPU.
+        verify: compare answers with the reference.
+        remeasure: measure candidates again even if the records have them.
+        references: the folder for reference answers; by default in the cache directory.
         on_event: called with each `Event` of the workers.
-        deadline: when everything ends, of `time.monotonic`: `measure` then yields no more,
-            `finals` returns what there is, and making the reference raises `OutOfTimeError`.
+        deadline: the time of `time.monotonic` at which measuring ends: `measure` then stops,
+            `finals` returns the rounds so far, and `prepare` raises `OutOfTimeError`.
 
     Raises:
         WorkersError: no worker can be started.
@@ -242,19 +248,19 @@ class Session:
         self.deadline = deadline
 
     def __enter__(self) -> Session:
-        """Give the session."""
+        """Return the session."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the session."""
         self.close()
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         self.workers.close()
 
     def prepare(self) -> Problem:
-        """Compute the reference, if it is wanted and not yet there."""
+        """Return the problem; compute its reference first if it is needed and missing."""
         if self._verify and self.problem.reference is None:
             paths = reference(
                 self.problem.algorithm,
@@ -269,7 +275,7 @@ class Session:
         return self.problem
 
     def measure(self, variants: Iterable[Variant]) -> Iterator[Measured]:
-        """Yield every variant's measurement as it arrives; recorded ones are not run again."""
+        """Yield measurements of the variants as they arrive; recorded ones are not repeated."""
         trials = (
             CandidateTrial(variant.configuration, partial(self._candidate, variant), variant)
             for variant in variants
@@ -301,9 +307,10 @@ class Session:
         seconds: float | None = None,
         brief: Collection[str] = (),
     ) -> Finals:
-        """Time variants against each other in interleaved rounds; nothing is looked up.
+        """Return times of the variants in interleaved rounds, without the records.
 
-        Those named in `brief` take part in the first two rounds alone.
+        Variants named in `brief` only take part in the first two rounds. No round starts after
+        `seconds`.
         """
         problem = self.prepare()
         return finalists(

@@ -1,4 +1,4 @@
-"""Compares the answers of two runs of a pipeline, up to rounding by reassociation."""
+"""Compare the answers of two runs of a pipeline, with a tolerance for rounding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy.typing as npt
 from tilewright.halide.execution.contents import from_bfloat16
 from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Op, Type, walk
 
-# Relative error that is forgiven, by bits of the least precise float the pipeline computes
-# with. Long sums in another order, fused multiply-adds and a device's exp and pow stay well
-# below; a wrong schedule does not.
+# Allowed relative error, by the least precise float type that the pipeline computes with.
+# Reordered long sums, fused multiply-adds and a device's exp and pow stay well below it; the
+# errors of a wrong schedule do not.
 _RELATIVE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4, "float64": 1e-9}
-_OUTLIERS = 1e-4  # share of the values that a rounding across a threshold may change
+_OUTLIERS = 1e-4  # allowed share of values changed by rounding across a threshold
 _ROUNDERS = ("floor", "ceil", "round", "trunc", "nearbyint", "rint")
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _CHUNK = 1 << 20
@@ -25,12 +25,15 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The allowed distance of values from the reference's.
+    """The allowed differences from the reference.
 
-    `relative` bounds the error of floats relative to the value's magnitude plus the mean
-    magnitude of the output. Integers must be equal where `exact`; otherwise they come from
-    floats and may be off by one and by `relative`. `outliers` is the share of values that may
-    be anything, above zero only where floats decide between branches or are rounded.
+    Attributes:
+        relative: the bound on the error of floats, relative to the value's magnitude plus the mean
+            magnitude of the output.
+        exact: integers must be equal. Otherwise they are computed from floats, and may differ by
+            1 + `relative` times the value.
+        outliers: the share of values that may differ arbitrarily. It is positive only if
+            comparisons or rounding of floats determine results.
     """
 
     relative: float = 0.0
@@ -40,10 +43,11 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """Values that differ by more than the tolerance, of how many, and the largest error.
+    """The number of wrong values, of all values, and the largest error.
 
-    The error is relative for floats, absolute for integers; `where` is the first wrong value's
-    index, axis d dimension d, counted from the start of the output.
+    A value is wrong if it exceeds the tolerance. `max_error` is relative for floats and absolute
+    for integers. `where` is the index of the first wrong value from the start of the output; axis d
+    is dimension d.
     """
 
     wrong: int
@@ -53,7 +57,7 @@ class Discrepancy:
 
 
 def tolerance(algorithm: Algorithm) -> Tolerance:
-    """Return the tolerance for an algorithm; none if it computes with integers only."""
+    """Return the tolerance for an algorithm: exact if it computes only with integers."""
     floats: set[str] = set()
     thresholds = False
     for node in _expressions(algorithm):
@@ -74,7 +78,7 @@ def _expressions(algorithm: Algorithm) -> Iterator[Expr]:
 
 
 def _decides(node: Expr) -> bool:
-    """Return whether a tiny change of a float operand can change the result by a lot."""
+    """Return whether a tiny change of a float operand can change the result strongly."""
     if isinstance(node, Op):
         from_float = any(_is_float(arg.type) for arg in node.args)
         to_integer = node.name == "cast" and not _is_float(node.type)
@@ -89,10 +93,10 @@ def _is_float(kind: Type) -> bool:
 def compare(
     found: npt.NDArray[Any], expected: npt.NDArray[Any], kind: Type, allowed: Tolerance
 ) -> Discrepancy:
-    """Compare two outputs of one shape and of type `kind`; bfloat16 comes as its bits.
+    """Compare two outputs with the same shape and the type `kind`; bfloat16 is given as bits.
 
-    NaN equals NaN, and an infinity only itself. Works in pieces, with little memory beyond the
-    arrays. Raises ValueError when the shapes differ.
+    NaN equals NaN, and an infinity equals only itself. The arrays are compared in pieces to save
+    memory. Raises ValueError if the shapes differ.
     """
     if found.shape != expected.shape:
         raise ValueError(f"the outputs' shapes differ: {found.shape} and {expected.shape}")
@@ -116,14 +120,14 @@ def compare(
 
 
 def accepted(comparison: Discrepancy, allowed: Tolerance) -> bool:
-    """Return whether an output is right: no more wrong values than may be outliers."""
+    """Return whether an output is right: its wrong values are within the allowed share."""
     return comparison.wrong <= allowed.outliers * comparison.values
 
 
 def _pieces(
     found: npt.NDArray[Any], expected: npt.NDArray[Any]
 ) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Yield both arrays in pieces along the last axis, the slowest in memory."""
+    """Yield (start, piece, piece) of both arrays along the last axis, outermost in memory."""
     if found.ndim == 0:
         yield 0, found, expected
         return
@@ -165,7 +169,7 @@ def _integer_errors(
     if ours.dtype == np.bool_:
         bad: npt.NDArray[np.bool_] = ours != theirs
         return bad, float(bad.any())
-    # The difference in the type's own arithmetic is exact as an unsigned number.
+    # Subtraction modulo 2^bits is exact if the result is read as an unsigned number.
     unsigned = np.dtype(f"uint{ours.dtype.itemsize * 8}")
     larger, smaller = np.maximum(ours, theirs), np.minimum(ours, theirs)
     difference = larger.view(unsigned) - smaller.view(unsigned)
