@@ -25,7 +25,7 @@ def plan(*groups, compute=ROOT):
         ((replace(BLUR, funcs=("blur",)), GRAY), "across inlined"),
         ((BLUR, replace(GRAY, funcs=("light", "gray"))), "light stored"),
         ((replace(BLUR, funcs=("gray", "across$1", "blur")),), "gray in the group of blur"),
-        ((BLUR, GRAY, replace(GRAY, output="across$1")), "across in a group of its own"),
+        ((BLUR, GRAY, replace(GRAY, output="across$1")), "across in a separate group"),
         ((replace(BLUR, vector_width=0), GRAY), "blur in vectors of 1"),
         ((replace(BLUR, parallel_tasks=1), GRAY), "blur in 1 task"),
         ((replace(BLUR, threads=(32, 4)), GRAY), "blur in blocks of 32x4 threads"),
@@ -46,6 +46,6 @@ def test_differences_outside_groups_are_described_in_general():
     assert distinctions([first, first, plan(BLUR, compute=INLINE)]) == (
         "",
         "",
-        "other orders of loops, or other levels",
+        "other loop orders or store levels",
     )
     assert distinctions([]) == ()

@@ -145,7 +145,7 @@ def test_improving_excludes_other_options(options, message):
 
 @pytest.mark.parametrize("options", [{"mode": "given"}, {"mode": "top", "improve": True}])
 def test_without_a_schedule_there_is_nothing_to_improve(options):
-    with pytest.raises(TilewrightError, match="nothing of it has been scheduled"):
+    with pytest.raises(TilewrightError, match="none of its Funcs has been scheduled"):
         tilewright.schedule(blur(scheduled=False), **options)
 
 

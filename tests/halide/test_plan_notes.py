@@ -30,7 +30,9 @@ def test_a_schedule_that_is_left_out_is_in_the_notes_of_the_next(task, monkeypat
     monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
     found = registry.plan(task, k=3)
     assert wanted[0].schedule not in [planned.schedule for planned in found]
-    assert "Left out before this one: g: too many blocks" in found[0].notes
+    assert (
+        "The model ranked an illegal schedule before this one: g: too many blocks" in found[0].notes
+    )
     assert not any("Left out" in note for planned in found[1:] for note in planned.notes)
 
 
@@ -41,7 +43,9 @@ def test_a_schedule_that_none_follows_is_in_the_notes_of_the_last(task, monkeypa
     answers = iter([[], [], REFUSED])
     monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
     found = registry.plan(task, k=3)
-    assert "Left out after this one: g: too many blocks" in found[1].notes
+    assert (
+        "The model ranked an illegal schedule after this one: g: too many blocks" in found[1].notes
+    )
     assert not any("Left out" in note for note in (*found[0].notes, *found[2].notes))
 
 
@@ -51,7 +55,7 @@ def test_a_schedule_that_is_left_out_before_a_double_is_not_forgotten(task, monk
     answers = iter([[], REFUSED, []])
     monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
     (only,) = registry.plan(task, k=1)
-    assert "Left out after this one: g: too many blocks" in only.notes
+    assert "The model ranked an illegal schedule after this one: g: too many blocks" in only.notes
 
 
 def test_the_naive_schedule_says_why_all_others_were_refused(task, monkeypatch):
@@ -60,7 +64,11 @@ def test_the_naive_schedule_says_why_all_others_were_refused(task, monkeypatch):
     answers = iter([REFUSED, REFUSED])
     monkeypatch.setattr(registry, "check", lambda *args: next(answers, []))
     (only,) = registry.plan(task, k=1)
-    assert only.notes == ("Every schedule of the model was refused: g: too many blocks",)
+    (note,) = only.notes
+    assert note == (
+        "This is the naive schedule, because all schedules of the model are illegal: "
+        "g: too many blocks"
+    )
 
 
 def test_a_check_that_fails_leaves_the_schedule_out(task, monkeypatch):

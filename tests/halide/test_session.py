@@ -232,7 +232,7 @@ def test_for_a_gpu_that_is_not_here_there_is_a_oneshot_schedule(monkeypatch):
     assert result.report().groups[0].threads
     with pytest.raises(TilewrightError, match="no device here"):
         tilewright.schedule(blur(), machine="h100", mode="top")
-    with pytest.raises(TilewrightError, match="say which one"):
+    with pytest.raises(TilewrightError, match="give the machine to schedule for"):
         tilewright.schedule(blur(), target="cuda")
 
 

@@ -1,1 +1,1 @@
-"""Explanations of schedules."""
+"""Reports on Halide schedules: plain data, short descriptions, and HTML for notebooks."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 
-# Differences that are named; the rest are counted.
+# Number of differences to describe; further ones are counted.
 _NAMED = 2
 
 
 def distinctions(plans: Sequence[PlannedSchedule]) -> tuple[str, ...]:
-    """Return, for each schedule, how it differs from the first; empty for the first itself.
+    """Return how each schedule differs from the first one; empty for the first one.
 
-    Where Funcs are computed comes before the sizes of tiles, and those before vectors and tasks.
+    Compute levels come before tile sizes, and these before vectors, threads and tasks.
     """
     if not plans:
         return ()
@@ -24,7 +24,7 @@ def distinctions(plans: Sequence[PlannedSchedule]) -> tuple[str, ...]:
         more = len(differences) - _NAMED
         text = "; ".join(differences[:_NAMED]) + (f"; {more} more" if more > 0 else "")
         same = plan.schedule == plans[0].schedule
-        found.append(text or ("" if same else "other orders of loops, or other levels"))
+        found.append(text or ("" if same else "other loop orders or store levels"))
     return ("", *found)
 
 
@@ -34,7 +34,7 @@ def _differences(first: PlannedSchedule, other: PlannedSchedule) -> Iterator[str
     stored = {func for group in first.groups for func in group.funcs}
     for output, stage in sorted(after.keys() - before.keys()):
         if stage == 0:
-            yield f"{readable(output)} in a group of its own"
+            yield f"{readable(output)} in a separate group"
     for output, stage in sorted(before.keys() - after.keys()):
         if stage == 0 and output in homes:
             yield f"{readable(output)} in the group of {readable(homes[output])}"
@@ -51,7 +51,7 @@ def _differences(first: PlannedSchedule, other: PlannedSchedule) -> Iterator[str
 
 
 def _mapping(before: GroupReport, after: GroupReport) -> Iterator[str]:
-    """Yield how the work of one group is spread otherwise over threads, blocks or vectors."""
+    """Yield differences in how a group's work is mapped to vectors, threads and tasks."""
     name = readable(after.output)
     if after.vector_width != before.vector_width:
         yield f"{name} in vectors of {max(1, after.vector_width)}"

@@ -1,4 +1,4 @@
-"""Converts a planned schedule to the plain data of a report: graph, groups, loop nest."""
+"""Convert a planned schedule to the plain data of a report: graph, groups, loop nest."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def schedule_report(
 ) -> ScheduleReport:
     """Return the report on a schedule, as plain data.
 
-    `verified` is None if nothing was run; `seconds` and `naive_seconds` are median times of the
-    schedule and of the naive one. The other arguments are those of `ScheduleReport`.
+    `verified` is None if the schedule was not run. `seconds` and `naive_seconds` are the median
+    times of the schedule and of the naive one. Other arguments are those of `ScheduleReport`.
     """
     from tilewright.halide.emit.printing import to_cpp, to_python
 
@@ -75,7 +75,7 @@ def schedule_report(
 
 
 def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...]:
-    """Return the loop nest; empty if its sizes cannot be known."""
+    """Return the lines of the loop nest; empty if its sizes cannot be determined."""
     try:
         return loop_nest(
             algorithm, running_at(planned.schedule, algorithm), group_of(algorithm, planned)
@@ -85,12 +85,12 @@ def _nest(algorithm: Algorithm, planned: PlannedSchedule) -> tuple[NestLine, ...
 
 
 def group_row(group: GroupReport, timed: bool) -> GroupRow:
-    """Return a group's line in the table; the prediction is a time where `timed`, else a cost."""
+    """Return the table row of a group; the prediction is a time if `timed`, else a cost."""
     names = [readable(loop) for loop in group.loops]
     return GroupRow(
         name=group.output,
         funcs=group.funcs,
-        tile=tuple(zip(names, group.tile, strict=False)),  # no tile where it was not costed
+        tile=tuple(zip(names, group.tile, strict=False)),  # empty if not costed
         blocks=_launch(group.blocks),
         threads=_launch(group.threads),
         parallel=group.parallel_tasks or None,
@@ -105,7 +105,7 @@ def group_row(group: GroupReport, timed: bool) -> GroupRow:
 
 
 def _launch(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a launch without the trailing ones that say nothing."""
+    """Return the extents of a launch without trailing ones."""
     kept = len(extents)
     while kept > 1 and extents[kept - 1] == 1:
         kept -= 1
@@ -117,7 +117,7 @@ def _finite(value: float) -> float | None:
 
 
 def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
-    """Return the group of every Func; for an inlined one, the first of its readers' groups."""
+    """Return the index of each Func's group; an inlined Func has the first group of its readers."""
     algorithm = with_clones(algorithm, planned.schedule.clones)
     groups = {name: i for i, group in enumerate(planned.groups) for name in group.funcs}
     for func in reversed(algorithm.funcs):
@@ -129,7 +129,7 @@ def group_of(algorithm: Algorithm, planned: PlannedSchedule) -> dict[str, int]:
 
 
 def pipeline_dag(algorithm: Algorithm, schedule: Schedule, groups: Sequence[GroupReport]) -> Dag:
-    """Return the pipeline's inputs and Funcs with what each reads."""
+    """Return the graph of the pipeline: its inputs, Funcs, and which of them each Func reads."""
     algorithm = with_clones(algorithm, schedule.clones)
     planned = PlannedSchedule(schedule, tuple(groups), 0.0)
     member = group_of(algorithm, planned)

@@ -1,4 +1,4 @@
-"""HTML of results and comparisons for notebooks."""
+"""HTML of results for notebooks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tilewright.report.units import seconds as duration
 
 
 def report_html(report: ScheduleReport) -> str:
-    """Return HTML with the main parts of the schedule's page.
+    """Return HTML with the main parts of a schedule's page.
 
-    These are name, time and speedups, a row per group of Funcs or per compared schedule, the notes,
+    It contains the name, time and speedups, a table of groups or of compared schedules, the notes,
     and the chart, graph and loop nest.
     """
     state = {None: "not run", True: "verified", False: "wrong or failed"}[report.verified]

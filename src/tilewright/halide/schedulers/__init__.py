@@ -1,1 +1,1 @@
-"""Schedulers: naive, analytic, and Halide's autoschedulers as peers."""
+"""Schedulers: naive, analytic, learned, and Halide's autoschedulers for comparison."""

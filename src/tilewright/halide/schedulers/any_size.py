@@ -1,12 +1,15 @@
-"""Makes a schedule correct at every size, as fast as before at the estimated ones.
+"""Make a schedule correct at all sizes, without slowing it down at the estimated ones.
 
-Splits that shift inwards or round up suit large regions. A nest with such splits stays unchanged
-for calls whose outputs are large enough, and is compiled a second time with every split guarded for
-all other calls (`StageSchedule.sizes`). All nests of a schedule share one condition, on the extents
-of the outputs: inside a branch where it holds, Halide drops the conditions of inner nests.
+Splits that shift inwards or round up require a minimum size. A nest with such splits is compiled
+twice (`StageSchedule.sizes`): unchanged for calls with large enough outputs, and with guarded
+splits for other calls. All nests of a schedule share the same condition on the extents of outputs:
+within a branch in which it holds, Halide drops the conditions of inner nests.
 
-Not every nest needs that: computing more of a Func than is required only matters if an input, or an
-output, is then read further out (`tilewright.halide.legality.overreach`).
+Only some nests need this. Computing more of a Func than required only matters if inputs or outputs
+are then accessed outside their required regions (`tilewright.halide.legality.overreach`).
+
+A *need* is the minimum extent that a split requires of one dimension of its Func. A nest is right
+as it is written if its needs are met.
 """
 
 from __future__ import annotations
@@ -29,25 +32,25 @@ from tilewright.halide.ir.nest import exact_size, guarded
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 from tilewright.halide.legality.sizes import needs, reads_anything
 
-Place = tuple[int, int]  # a Func and a dimension
+Axis = tuple[int, int]  # a Func and one of its dimensions
 Conditions = tuple[OutputExtent | KnownValue, ...]
 
-# Number of extents tried together in the search for the least one.
+# Number of extents evaluated at once in the search for the least one.
 _CANDIDATES = 33
-# Further first coordinates of inputs, and factors on their estimated extents, to try: far enough to
-# show dependences on them.
+# To find out whether regions depend on the bounds of an input: other first coordinates relative to
+# the estimate, and a factor on the estimated extent.
 _FAR = (-100_003, 100_003)
 _LARGER = 4
-# How far outputs are moved from where they are estimated: halving coordinates gives regions that
-# depend on where they start.
+# First coordinates of outputs to try, relative to the estimates: where coordinates are halved, the
+# extents of regions depend on them.
 _OFFSETS = (0.0, 1.0, 2.0, 3.0)
 
 
 def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
-    """Return the schedule made correct at every size; `algorithm` is the one it was made for.
+    """Return the schedule, made correct at all sizes of `algorithm`.
 
-    Outputs must have estimates: a Func that would be computed further out even at those is guarded
-    at all sizes. Additions of an earlier call are computed again.
+    Outputs must have estimates. Funcs whose needs are not met at the estimates are guarded at all
+    sizes. Conditions from an earlier call are replaced.
     """
     schedule = exact_size(schedule)
     extended = with_clones(algorithm, schedule.clones)
@@ -58,13 +61,13 @@ def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     sizes = _Sizes(
         schedule,
         extended,
-        {place: need.minimum for place, need in wanted.items() if place[0] in outputs},
-        {place: need.minimum for place, need in wanted.items() if place[0] not in outputs},
+        {axis: need.minimum for axis, need in wanted.items() if axis[0] in outputs},
+        {axis: need.minimum for axis, need in wanted.items() if axis[0] not in outputs},
     )
     least = sizes.smallest()
     conditions: Conditions = tuple(
-        OutputExtent(*place, minimum, wanted[place].multiple if place in wanted else 1)
-        for place, minimum in sorted(least.items())
+        OutputExtent(*axis, minimum, wanted[axis].multiple if axis in wanted else 1)
+        for axis, minimum in sorted(least.items())
         if minimum > 1
     )
     conditions = (*conditions, *sizes.known(least))
@@ -78,9 +81,10 @@ def _with_sizes(
     twice: Mapping[int, Conditions],
     always: frozenset[int],
 ) -> Schedule:
-    """Return the schedule with these conditions for nests, and the nests that are guarded `always`.
+    """Return the schedule with conditions on its nests.
 
-    `algorithm` has the schedule's clones.
+    The nests of the Funcs in `twice` get their conditions; those of the Funcs in `always` are
+    guarded at all sizes. `algorithm` includes the schedule's clones.
     """
     funcs = []
     for entry in schedule.funcs:
@@ -100,7 +104,7 @@ def _with_sizes(
 
 
 def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:
-    """Return a scalar's name with values unlike the one that is expected."""
+    """Return pairs of a scalar's name and a value other than the expected one."""
     found = [0.0, value / 2, value * 2 + 1]
     if parameter.type.code in ("int", "uint"):
         found = [float(int(other)) for other in found]
@@ -108,23 +112,22 @@ def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:
 
 
 class _Sizes:
-    """The least extents of the outputs at which every nest is right as it is written.
+    """Finds the least extents of outputs at which the needs of all nests are met.
 
-    `own` has the least extents that the outputs' nests need, `inner` the least extents, computed at
-    a time, that other Funcs need. `hopeless` are the Funcs whose needs are not met even at the
-    estimates.
+    `own` holds the needs of outputs, `inner` those of other Funcs, which apply to the extents
+    computed at a time. `hopeless` are the Funcs whose needs are not met at the estimates.
     """
 
     def __init__(
         self,
         schedule: Schedule,
         algorithm: Algorithm,
-        own: Mapping[Place, int],
-        inner: Mapping[Place, int],
+        own: Mapping[Axis, int],
+        inner: Mapping[Axis, int],
     ) -> None:
         self._schedule, self._algorithm = schedule, algorithm
         self._own, self._inner = own, dict(inner)
-        self._spans: dict[Place, Span] = {}
+        self._spans: dict[Axis, Span] = {}
         for name in algorithm.outputs:
             for d, span in enumerate(output_spans(algorithm.by_name[name])):
                 assert span is not None
@@ -134,42 +137,42 @@ class _Sizes:
         self.hopeless: frozenset[int] = frozenset()
         self._give_up({})
 
-    def _give_up(self, extents: Mapping[Place, Bound], **symbols: float) -> None:
-        """Leave those inner needs aside that are not met, and say so in `hopeless`."""
+    def _give_up(self, extents: Mapping[Axis, Bound], **symbols: float) -> None:
+        """Move the Funcs whose inner needs are not met to `hopeless`."""
         met = self._met(extents, symbols)
         self.hopeless |= {func for (func, _), right in met.items() if not right.all()}
         self._inner = {p: least for p, least in self._inner.items() if p[0] not in self.hopeless}
 
-    def smallest(self) -> dict[Place, int]:
-        """Return the least extent of each dimension of each output, found one after the other."""
+    def smallest(self) -> dict[Axis, int]:
+        """Return the least extent of each dimension of the outputs, minimised one by one."""
         if not self._inner:
             return dict(self._own)
-        found: dict[Place, int] = {}
-        for place, span in self._spans.items():
-            func = self._algorithm.funcs[place[0]]
-            if func.args[place[1]] in func.bounds:
+        found: dict[Axis, int] = {}
+        for axis, span in self._spans.items():
+            func = self._algorithm.funcs[axis[0]]
+            if func.args[axis[1]] in func.bounds:
                 continue
-            low, high = self._own.get(place, 1), max(span.extent, self._own.get(place, 1))
+            low, high = self._own.get(axis, 1), max(span.extent, self._own.get(axis, 1))
             while low < high:
                 tried = np.unique(np.linspace(low, high, _CANDIDATES).astype(np.int64))
-                met = self._met({**found, place: tried.astype(np.float64)})
+                met = self._met({**found, axis: tried.astype(np.float64)})
                 right = np.all(list(met.values()), axis=0)
                 first = int(np.argmax(right)) if right.any() else len(tried) - 1
                 high = int(tried[first])
                 low = int(tried[first - 1]) + 1 if first > 0 else high
-            found[place] = high
+            found[axis] = high
         return found
 
-    def known(self, least: Mapping[Place, int]) -> tuple[KnownValue, ...]:
-        """Return the conditions on parameters when outputs have their least extents.
+    def known(self, least: Mapping[Axis, int]) -> tuple[KnownValue, ...]:
+        """Return the conditions on parameters that are needed if outputs have extents `least`.
 
-        Regions may depend on the extents of an input, for example because of a boundary condition.
+        Regions may depend on parameters, for example on an input's extent in a boundary condition.
         """
-        extents = {place: float(extent) for place, extent in least.items()}
+        extents = {axis: float(extent) for axis, extent in least.items()}
         used = metadata_used(self._algorithm)
         result: list[KnownValue] = []
         scalars = [p for p in self._algorithm.parameters if p.name in self._symbols]
-        # Most scalars do not affect where anything is read: all are changed together first.
+        # Most scalars do not affect regions: change all of them at once first.
         matters = not all(
             all(bool(right.all()) for right in self._met(extents, dict(changed)).values())
             for changed in zip(*(_others(p, self._symbols[p.name]) for p in scalars), strict=True)
@@ -187,7 +190,7 @@ class _Sizes:
         return tuple(result)
 
     def _bound(
-        self, parameter: int, d: int, symbol: str, extents: Mapping[Place, Bound]
+        self, parameter: int, d: int, symbol: str, extents: Mapping[Axis, Bound]
     ) -> Iterator[KnownValue]:
         """Yield the condition on the extent or the first coordinate of an input's dimension."""
         value = int(self._symbols[symbol])
@@ -209,9 +212,9 @@ class _Sizes:
             yield KnownValue(parameter, "extent", d, high, least=True)
 
     def _scalar(
-        self, i: int, parameter: Parameter, extents: Mapping[Place, Bound]
+        self, i: int, parameter: Parameter, extents: Mapping[Axis, Bound]
     ) -> Iterator[KnownValue]:
-        """Yield the condition on a scalar; if there is none, give up what depends on it."""
+        """Yield the condition on an integer; for a float, give up Funcs that depend on it."""
         value = self._symbols.get(parameter.name)
         if value is None:
             return
@@ -224,21 +227,24 @@ class _Sizes:
             self._give_up(extents, **{name: other})
 
     def _analysis(self, symbols: Mapping[str, float]) -> Analysis:
-        """Return the analysis with further values of symbols; equal analyses are shared."""
+        """Return the analysis with these values of symbols; analyses are cached."""
         values = {**self._symbols, **symbols}
         key = tuple(sorted(values.items()))
         if key not in self._analyses:
             self._analyses[key] = Analysis(View(self._algorithm), {}, values)
         return self._analyses[key]
 
-    def _holds(self, extents: Mapping[Place, Bound], symbol: str, value: float) -> bool:
+    def _holds(self, extents: Mapping[Axis, Bound], symbol: str, value: float) -> bool:
         met = self._met(extents, {symbol: float(value)})
         return all(bool(right.all()) for right in met.values())
 
     def _met(
-        self, extents: Mapping[Place, Bound], symbols: Mapping[str, float] | None = None
-    ) -> dict[Place, npt.NDArray[np.bool_]]:
-        """Return whether each inner need is met, by candidate; the rest is as estimated."""
+        self, extents: Mapping[Axis, Bound], symbols: Mapping[str, float] | None = None
+    ) -> dict[Axis, npt.NDArray[np.bool_]]:
+        """Return whether each inner need is met, per candidate of `extents`.
+
+        Other extents and symbols have their estimated values.
+        """
         if not self._inner:
             return {}
         count = max([1, *(np.size(extent) for extent in extents.values())])
@@ -255,7 +261,7 @@ class _Sizes:
             boxes[name] = tuple(box)
         computed = Computed(self._schedule, self._analysis(symbols or {}).with_boxes(boxes))
         shape = len(_OFFSETS), count
-        result: dict[Place, npt.NDArray[np.bool_]] = {}
+        result: dict[Axis, npt.NDArray[np.bool_]] = {}
         with np.errstate(invalid="ignore"):
             for (func, d), least in self._inner.items():
                 extent = np.broadcast_to(np.asarray(computed.extents(func)[d]), offsets.shape)

@@ -1,8 +1,8 @@
-"""Chooses schedules that differ in what matters, so that measuring several is worthwhile.
+"""Choose schedules that differ significantly, so that measuring several is worthwhile.
 
-Two schedules are alike if they agree for every important Func: on its compute and store levels, its
-loops and their mapping, and, up to a factor of about the square root of two, on the sizes of its
-tiles and vectors.
+Two schedules are similar if all Funcs with a significant share of the time have the same compute
+and store levels, loops and mappings, and the same tile and vector sizes up to a factor of about the
+square root of two.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
 
-# A difference matters in groups that make up this share of the predicted time, together.
+# Schedules differ significantly if the groups that differ have this share of the predicted time.
 LEAST_SHARE = 0.02
 
 
 @dataclass
 class Chosen:
-    """Schedules that differ in what matters, and a reserve of others with smaller differences."""
+    """The accepted schedules, which differ significantly, and a reserve of similar ones."""
 
     algorithm: Algorithm
     accepted: list[PlannedSchedule] = field(default_factory=list)
     reserve: list[PlannedSchedule] = field(default_factory=list)
 
     def offer(self, planned: PlannedSchedule) -> bool:
-        """Accept a schedule unless it is like one that is there already."""
+        """Accept a schedule unless it is similar to an accepted one; return whether it was."""
         here = (*self.accepted, *self.reserve)
         if any(planned.schedule == other.schedule for other in here):
             return False
@@ -43,16 +43,16 @@ class Chosen:
         return True
 
     def is_new(self, planned: PlannedSchedule) -> bool:
-        """Return whether a schedule differs where it matters from all that are accepted."""
+        """Return whether a schedule differs significantly from all accepted ones."""
         return all(differ(planned, other, self.algorithm) for other in self.accepted)
 
     def best(self, k: int) -> list[PlannedSchedule]:
-        """Return up to `k` of them in the order offered; the reserve comes last."""
+        """Return up to `k` schedules in the order offered; the reserve comes last."""
         return [*self.accepted, *self.reserve][:k]
 
 
 def differ(one: PlannedSchedule, other: PlannedSchedule, algorithm: Algorithm) -> bool:
-    """Return whether two schedules for one pipeline differ where it matters."""
+    """Return whether two schedules of one pipeline differ significantly."""
     if one.schedule.clones != other.schedule.clones:
         return True
     left = {entry.func: choices(entry) for entry in one.schedule.funcs}
@@ -80,7 +80,7 @@ def far_from(
 
 
 def choices(entry: FuncSchedule) -> Hashable:
-    """Return the parts of a Func's schedule that distinguish schedules."""
+    """Return the choices in a Func's schedule that distinguish schedules; factors are rounded."""
     stages = []
     for nest in entry.stages:
         changes: list[Hashable] = []
@@ -95,7 +95,7 @@ def choices(entry: FuncSchedule) -> Hashable:
 
 
 def _share(planned: PlannedSchedule, funcs: set[int], order: dict[str, int]) -> float:
-    """Return the share of the predicted time of groups with some Funcs; 1 if unknown."""
+    """Return the share of the predicted time of the groups that contain `funcs`; 1 if unknown."""
     costs = [group.cost for group in planned.groups]
     total = sum(costs)
     touched = [

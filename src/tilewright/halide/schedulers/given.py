@@ -1,4 +1,4 @@
-"""The schedule that a pipeline came with, as a candidate among ours; the groups of any schedule."""
+"""The schedule that a pipeline came with, as a plan; and the groups of any schedule."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ GIVEN = "given"
 
 
 def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
-    """Return the schedule in `serialized`, the bytes of the task's pipeline as it came.
+    """Return the schedule in `serialized`, the bytes of the task's pipeline with its schedule.
 
-    Its notes say which of its launches exceed the device's limits. (It may otherwise break rules of
-    `check`, which are for schedules of ours, and be right.)
+    Notes report launches that exceed the device's limits. The other rules of `check` are not
+    applied: they are made for Tilewright's schedules, and other schedules may break them and be
+    correct.
 
-    Raises `TilewrightError` if nothing has been scheduled, and `UnreadableScheduleError`
-    where the schedule cannot be read.
+    Raises:
+        TilewrightError: the pipeline has no schedule.
+        UnreadableScheduleError: the schedule cannot be read.
     """
     came = import_pipeline(serialized)
     if not came.wrappers and not any(func.scheduled for func in came.funcs):
         raise TilewrightError(
-            "the pipeline has no schedule to start from: nothing of it has been scheduled. Leave "
-            "out improve (--improve), or mode 'given'"
+            "the pipeline has no schedule to start from: none of its Funcs has been scheduled. "
+            "Leave out improve (--improve), or mode 'given'"
         )
     schedule = read_schedule(serialized, task.target).schedule
     algorithm = with_clones(task.algorithm, schedule.clones)
@@ -50,9 +52,9 @@ def given_plan(serialized: bytes, task: Task) -> PlannedSchedule:
 
 
 def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, ...]:
-    """Return the groups of any schedule, at the estimates; see `groups_of`.
+    """Return the groups of any schedule at the estimates, as in `groups_of`.
 
-    Empty if they are unknown (`UNKNOWN`).
+    The result is empty if sizes cannot be determined.
     """
     try:
         return groups_of(ScheduledNest(nest_analysis(algorithm, schedule), schedule))
@@ -61,13 +63,13 @@ def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, 
 
 
 def groups_of(nest: ScheduledNest) -> tuple[GroupReport, ...]:
-    """Return the groups of any schedule, as its loop nest has them.
+    """Return the groups of any schedule, from its loop nest.
 
-    On a CPU a group is a Func at root with the Funcs computed in its loops, on a GPU each stage of
-    such a Func, because each is a kernel. Costs are left out: the schedule does not come from a
-    search.
+    On a CPU, a group is a Func at root with the Funcs computed in its loops. On a GPU, each stage
+    of a Func at root is a group, because it is a kernel. Groups have no costs, as the schedule may
+    not come from a search.
     """
-    # Regions without bound make infinities, which may meet in a subtraction.
+    # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore"):
         return _groups(nest)
 
@@ -93,13 +95,13 @@ def _groups(nest: ScheduledNest) -> tuple[GroupReport, ...]:
 def _group(
     nest: ScheduledNest, members: list[int], loops: list[LoopSize], launch: Launch | None
 ) -> GroupReport:
-    """Return the group of the stage at root whose loops are `loops`, outermost first."""
+    """Return the group of a stage at root with the given loops, outermost first."""
     root, index = loops[0].stage
     stage = nest.structure.stages[root, index]
     names = nest.structure.names
 
     def extents(mapping: str) -> tuple[int, ...]:
-        # Outermost first, as the nest has them; vectors are named innermost first.
+        # The loops are ordered from outermost to innermost; extents are listed innermost first.
         sizes = [np.ravel(loop.extent)[0] for loop in reversed(loops) if loop.mapping == mapping]
         return tuple(int(size) for size in sizes if math.isfinite(size))
 
@@ -119,7 +121,7 @@ def _group(
 
 
 def _tile(nest: ScheduledNest, stage: StageNest, loops: list[LoopSize]) -> tuple[int, ...]:
-    """Return the range of one iteration of the tile loops, by loop of the definition."""
+    """Return the extents of one iteration of the tile loops, by loop of the definition."""
     blocks = [at for at, loop in enumerate(loops) if loop.mapping == "gpu_block"]
     depth = max(blocks) + 1 if blocks else tile_depth(stage)
     if not depth:

@@ -1,7 +1,7 @@
-"""Runs the autoschedulers that come with Halide, for comparison.
+"""Run the autoschedulers that come with Halide, for comparison.
 
-Their schedules never become results of ours. Each runs in a separate process, from the pipeline's
-bytes, with limits on CPU time and memory, and returns the scheduled pipeline as bytes.
+Their schedules are never results of Tilewright. Each search runs in a separate process with limits
+on CPU time and memory. It reads the pipeline's bytes and returns the scheduled pipeline as bytes.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ MEMORY_BYTES = 8 << 30
 
 _BUILDER = "tilewright.halide.schedulers.halide_autoschedulers:AutoschedulerSearch"
 _ONCE = Timing(warmup=0, min_samples=1, max_samples=1, seconds=0.0, verify=False)
-# Wall time allowed: others may use the machine too.
-_PATIENCE = 3.0  # of the CPU time allowed, and
+# The limit on wall time is _PATIENCE times the CPU time plus _PATIENCE_SECONDS, because other
+# processes may use the machine.
+_PATIENCE = 3.0
 _PATIENCE_SECONDS = 60.0
-_LONGEST_COUNT = 100_000  # of automatic names to step over
+_LONGEST_COUNT = 100_000  # maximum number of automatic names to skip
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One of Halide's autoschedulers with the parameters it is given.
+    """One of Halide's autoschedulers with its parameters.
 
-    `plugin` is the library's name, `parameters` those of ``halide.AutoschedulerParams``, and
-    `env` what its schedules need in the environment, when searching and when compiling.
+    `plugin` is the name of the library and `parameters` those of ``halide.AutoschedulerParams``.
+    `env` holds environment variables for searching and for compiling its schedules.
     """
 
     name: str
@@ -62,9 +63,14 @@ class Peer:
 class PeerSchedule:
     """The schedule of a peer for a pipeline.
 
-    `serialized` is the scheduled pipeline if `status` is ``ok``, else None. `cpu_seconds` is the
-    CPU time of the search, from bytes to schedule (or until it ended, if it failed), `memory_bytes`
-    the largest resident size of its process. `source` is the schedule as C++.
+    Attributes:
+        peer: the autoscheduler.
+        status: ``ok``, or how the search failed.
+        serialized: the scheduled pipeline if `status` is ``ok``, else None.
+        cpu_seconds: CPU time of the search, from bytes to schedule or to the failure.
+        memory_bytes: peak resident memory of its process.
+        message: the reason for a failure.
+        source: the schedule as C++.
     """
 
     peer: Peer
@@ -76,9 +82,9 @@ class PeerSchedule:
     source: str = ""
 
 
-# The search of Anderson et al. 2021 as the paper describes it ("hierarchical sampling",
-# "freezing low cost stages"): tilings drawn from buckets, cheap decisions frozen after a first
-# pass. The plugin has both switched off by default.
+# Parameters for the search as published by Anderson et al. 2021: tilings are sampled from buckets
+# ("hierarchical sampling"), and cheap decisions are frozen after a first pass ("freezing low cost
+# stages"). By default the plugin does neither.
 AS_PUBLISHED = {"randomize_tilings": "1", "freeze_inline_compute_root": "1"}
 
 
@@ -87,7 +93,7 @@ def peers(
 ) -> tuple[Peer, ...]:
     """Return the autoschedulers for a target, with the machine's parallelism and cache sizes.
 
-    The plugins' own defaults are made for other machines (16 to 32 cores, 80 SMs).
+    The defaults of the plugins are for other machines (16 to 32 cores, 80 SMs).
 
     Args:
         target: a Halide target.
@@ -99,7 +105,9 @@ def peers(
     """
     if is_gpu(target):
         if not isinstance(machine, GpuMachine):
-            raise TilewrightError("say which GPU the autoschedulers are to schedule for")
+            raise TilewrightError(
+                f"the target {target!r} needs a machine: give the GPU to schedule for"
+            )
         parallelism = {"parallelism": str(machine.sms)}
         shared = {
             "shared_memory_limit_kb": str(machine.shared_per_block >> 10),
@@ -142,11 +150,11 @@ def run_peers(
     on_event: Callable[[Event], object] | None = None,
     deadline: float | None = None,
 ) -> Iterator[PeerSchedule]:
-    """Run each of the peers on the pipeline; yield their schedules as they arrive.
+    """Run the chosen peers on the pipeline and yield their schedules as they arrive.
 
-    They get every estimate in `inputs`: serialisation loses those of inputs, scalars and outputs.
-    For a peer that crashes or exceeds its limits, the status is yielded. Recorded searches on this
-    `machine` are not repeated, unless `remeasure`.
+    Peers get all estimates from `inputs`, because serialisation loses those of inputs, scalars and
+    outputs. For a peer that crashes or exceeds its limits, the status says so. Searches recorded on
+    this `machine` are only repeated with `remeasure`.
     """
     trials = [
         CandidateTrial(
@@ -240,17 +248,17 @@ def _automatic_names(algorithm: Algorithm) -> dict[str, int]:
 
 
 def plugin_path(name: str) -> Path:
-    """Return the full path of a plugin in the wheel; Halide finds none by name."""
+    """Return the full path of a plugin in Halide's package; Halide does not find it by name."""
     import halide as hl
 
     return Path(hl.__file__).parent / "lib64" / f"libautoschedule_{name.lower()}.so"
 
 
 class AutoschedulerSearch:
-    """One search of an autoscheduler, inside a worker; the payload is that of `_candidate`."""
+    """One search of an autoscheduler in a worker; the payload is that of `_candidate`."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
-        """Search. The process dies of SIGXCPU when it has used the CPU time it may."""
+        """Run the search. SIGXCPU ends the process when it exceeds its CPU time."""
         import halide as hl
 
         from tilewright.halide.execution.binding import deserialize, set_estimates
@@ -275,7 +283,7 @@ class AutoschedulerSearch:
         self._serialized = bytes(hl.serialize_pipeline(live.pipeline))
 
     def run(self) -> None:
-        """Do nothing: the search was the work."""
+        """Do nothing: the search is done in the constructor."""
 
     def details(self) -> dict[str, Any]:
         """Return the scheduled pipeline, the schedule as C++, and the CPU seconds of the search."""
@@ -289,14 +297,14 @@ class AutoschedulerSearch:
 def _limit_cpu(seconds: float) -> None:
     used = time.process_time()
     soft = int(used + seconds) + 1
-    with contextlib.suppress(ValueError, OSError):  # a lower limit is in force already
+    with contextlib.suppress(ValueError, OSError):  # a lower limit applies already
         resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))
 
 
 def _step_over(names: Mapping[str, int]) -> None:
-    """Use up Halide's automatic names, which a fresh process would give out again.
+    """Use up the automatic names in the pipeline, which Halide would reuse in a fresh process.
 
-    Li2018 fails on a Var that it makes itself if the pipeline has one of the same name.
+    Li2018 fails if it creates a Var with the name of a Var in the pipeline.
     """
     import halide as hl
 

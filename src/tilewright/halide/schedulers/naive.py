@@ -1,7 +1,7 @@
-"""The naive schedule: every Func at root, computed completely, one after the other.
+"""The naive schedule: all Funcs at root, computed completely, one after another.
 
-It is the baseline of speedups. (Halide's own default, everything inlined, takes exponential time on
-many pipelines.)
+It is the baseline of speedups. (Halide's default inlines all pure Funcs and takes exponential time
+on many pipelines.)
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ _BLOCK = (16, 16)  # threads in x and y
 def naive_schedule(
     algorithm: Algorithm, target: str = "host", machine: CpuMachine | GpuMachine | None = None
 ) -> Schedule:
-    """Return every Func at root: serial loops on a CPU, a kernel per stage on a GPU.
+    """Return the naive schedule: serial loops on a CPU, a kernel per stage on a GPU.
 
-    Kernels have 16x16 threads.
-
-    A pure Func that would not fit into one of Halide's allocations (2 GiB) is inlined, as are those
-    that only forward an input (Halide adds one for every ImageParam).
+    Kernels have 16x16 threads per block. Pure Funcs are inlined if they exceed the size of a Halide
+    allocation (2 GiB) or only forward an input (Halide adds such a Func for each ImageParam).
     """
     gpu = machine if isinstance(machine, GpuMachine) else None
     view = View(algorithm)
@@ -56,14 +54,14 @@ def naive_schedule(
         if func.memoized or func.scheduled:
             continue
         if func.extern is not None:
-            # Explicitly: Halide crashes on kernels that read an extern Func left at its default.
+            # Explicitly at root: Halide crashes on kernels that read unscheduled extern Funcs.
             funcs.append(FuncSchedule(i, ROOT, ROOT))
             continue
         if (func.name in large or _is_alias(func)) and may_inline(algorithm, func):
             funcs.append(FuncSchedule(i, INLINE, INLINE))
             continue
         stages: tuple[StageSchedule, ...] = ()
-        # Halide schedules no dimension with a dot in its name.
+        # Halide cannot schedule dimensions with a dot in their names.
         dotted = any("." in loop.name for stage in func.stages for loop in stage.loops)
         if (
             is_gpu(target)
@@ -103,10 +101,9 @@ def _too_large(algorithm: Algorithm, regions: dict[str, Box]) -> frozenset[str]:
 
 
 def _kernel(func: Func, stage: Stage, region: Box | None) -> StageSchedule:
-    """Return one kernel: the two innermost pure loops over threads, all pure ones over blocks.
+    """Return one kernel: threads over the two innermost pure loops, blocks over all pure loops.
 
-    Loops over blocks are fused, the outermost first, as far as `region` makes a grid too large for
-    CUDA.
+    Block loops are fused from the outermost on until the grid for `region` is within CUDA's limits.
     """
     loops = original_loops(func, stage)
     pure = [loop for loop in loops if loop.kind == "pure"]
@@ -138,7 +135,7 @@ def _kernel(func: Func, stage: Stage, region: Box | None) -> StageSchedule:
 
 
 def _extent(loop: str, region: Box | None) -> int:
-    """Return the iterations of a pure loop at the estimates; 1 if they are not known."""
+    """Return the iterations of a pure loop at the estimates; 1 if they are unknown."""
     dimension = dimension_of(loop)
     if region is None or dimension is None:
         return 1

@@ -20,14 +20,13 @@ from tilewright.machines import GpuMachine
 
 
 def predicted(task: Task, schedule: Schedule) -> Prediction | None:
-    """Predict the seconds of `schedule` on the task's machine.
+    """Return the predicted time of a schedule on the task's machine, at the estimates.
 
-    The schedule may come from the search, a tuner, a person or another autoscheduler. Its sizes are
-    the pipeline's estimates. The costs of the search may be weighted; this is one model for all
-    schedules, without weights.
+    The schedule may come from the search, a tuner, a user or another autoscheduler. The model is
+    the same for all schedules, while costs in the search may be weighted by its policy.
 
-    None if there is no prediction: the expressions are too large, an extern stage hides its reads,
-    or the GPU's rates are not known.
+    Returns None if the time cannot be predicted: expressions are too large, an extern stage hides
+    its reads, or the rates of the GPU are unknown.
     """
     nest = _nest(task, schedule)
     return None if nest is None else _predicted(task, nest)
@@ -36,11 +35,11 @@ def predicted(task: Task, schedule: Schedule) -> Prediction | None:
 def with_prediction(
     planned: PlannedSchedule, task: Task, constants: GpuConstants | None = None
 ) -> PlannedSchedule:
-    """Return the plan with its predicted time, and that of every group, if it has none yet.
+    """Return the plan with the predicted times of the schedule and of each group.
 
     Groups that the search has not costed (tuned or given ones) also get their tiles and launches
-    from the loop nest. A plan that cannot be predicted is returned unchanged. `constants` are those
-    measured on the task's GPU, by default the model's own.
+    from the loop nest. A plan that already has a time, or cannot be predicted, is returned
+    unchanged. `constants` are measured constants of the task's GPU, by default the model's.
     """
     if planned.seconds is not None:
         return planned
@@ -60,7 +59,7 @@ def with_prediction(
         found = read.get(_key(group, kernels))
         if found is not None and not math.isfinite(group.cost):
             group = replace(found, funcs=group.funcs, notes=group.notes)
-        # Where the output has no loops, members are computed at root as well.
+        # If the output has no loops, members are also computed at root.
         own = {_key(group, kernels), *((name, 0) for name in group.funcs if name not in outputs)}
         parts = (
             []
@@ -75,7 +74,7 @@ def with_prediction(
 
 
 def _key(group: GroupReport | PartTime, kernels: bool) -> tuple[str, int]:
-    """Return the key of a group: on a GPU every stage is a group, otherwise every Func."""
+    """Return the key of a group: (Func, stage) for kernels, else (Func, 0)."""
     return group.output, group.stage if kernels else 0
 
 
@@ -92,7 +91,7 @@ def _with_time(group: GroupReport, parts: Sequence[PartTime], kernels: bool) -> 
 
 
 def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
-    """Return the loop nest; None if its sizes cannot be known."""
+    """Return the loop nest; None if its sizes cannot be determined."""
     try:
         return schedule_nest(task, schedule)
     except UNKNOWN:
@@ -100,9 +99,9 @@ def _nest(task: Task, schedule: Schedule) -> ScheduledNest | None:
 
 
 def schedule_nest(task: Task, schedule: Schedule) -> ScheduledNest:
-    """Return the nest; code that is specialised is costed with the values it is compiled for.
+    """Return the loop nest of a schedule; specialised code has the values of its specialisation.
 
-    Raises one of `UNKNOWN` if its sizes cannot be known.
+    Raises one of `UNKNOWN` if its sizes cannot be determined.
     """
     schedule = running_at(schedule, task.algorithm)
     found = nest_analysis(task.algorithm, schedule)
@@ -120,7 +119,7 @@ def schedule_nest(task: Task, schedule: Schedule) -> ScheduledNest:
 def _predicted(
     task: Task, nest: ScheduledNest, constants: GpuConstants | None = None
 ) -> Prediction | None:
-    # Regions without bound make infinities, which may meet in a subtraction.
+    # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore"):
         try:
             return _evaluated(task, nest, constants)

@@ -1,4 +1,4 @@
-"""The common interface of the analytic schedulers: the schedules worth trying, best first."""
+"""The common interface of the analytic schedulers for CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
 Objective = Literal["time", "sioutas"]
 Scheduler = Literal["analytic", "learned", "auto"]
-# Variations that are checked for each schedule that is wanted, if the cost model has too few.
+# Maximum number of variations to check per requested schedule, if the cost model has too few.
 VARIATIONS = 60
-# The beginning of the note for a pipeline that the model cannot analyse, which is a defect.
+# The start of the note if the model raises an error on a valid pipeline, which is a defect.
 MODEL_FAILED = "The cost model failed on this pipeline; please report it"
 
-# The beginning of the note for a failure to choose tails, which is a defect, too.
+# The start of the note if the choice of tails raises an error, which is also a defect.
 GUARDED = (
-    "Every loop tail is guarded, for the analysis of sizes failed on this pipeline; please report "
-    "it"
+    "All loop tails are guarded, because the analysis of sizes failed on this pipeline; please "
+    "report it"
 )
 
 
@@ -45,18 +45,25 @@ def plan(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the model's best first.
 
-    As far as possible they differ in what matters, as defined in `diversity`. If the cost model has
-    too few, `variations` makes more, which come last.
+    As far as possible, they differ significantly, as defined in `diversity`. If the cost model
+    finds too few, schedules from `variations` follow. Illegal schedules are skipped; a note on the
+    next schedule, or on the last one, reports each. If all are illegal, the naive schedule is
+    returned.
 
-    `fusion` says how Funcs may be computed inside others' tiles on a GPU, `objective` what its
-    search minimises (on a CPU there is one cost), `constants` are measured constants of the GPU's
-    cost model. An illegal schedule is left out, and the notes of the next one say so, or those of
-    the last one if none follows; if none is left, the naive schedule is planned. Raises
-    `TilewrightError` for an unknown `fusion` or `objective`.
+    Args:
+        task: the pipeline, its machine and target.
+        k: the number of schedules.
+        fusion: how Funcs may be computed within the tiles of others on a GPU.
+        objective: what the search for a GPU minimises; there is only one objective for a CPU.
+        constants: measured constants of the GPU's cost model.
+
+    Raises:
+        TilewrightError: `fusion` or `objective` is unknown.
     """
     for name, word, kind in (("fusion", fusion, Fusion), ("objective", objective, Objective)):
         if word not in get_args(kind):
-            raise TilewrightError(f"{name}={word!r}: it is one of {', '.join(get_args(kind))}")
+            known = ", ".join(get_args(kind))
+            raise TilewrightError(f"{name}={word!r} is unknown: use one of {known}")
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
     candidates, failure = _guarded(
@@ -64,7 +71,7 @@ def plan(
     )
     notes: tuple[str, ...] = ()
     if failure:
-        notes = (f"{MODEL_FAILED}: {failure}. Every Func is at root.",)
+        notes = (f"{MODEL_FAILED}: {failure}. All Funcs are at root.",)
     for planned in candidates or ():
         schedule, doubts = sized(replace(planned.schedule, target=task.target), task)
         reason = why_illegal(schedule, task)
@@ -77,7 +84,10 @@ def plan(
     if not ours:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:
-            notes = (f"Every schedule of the model was refused: {refused[0].reason}",)
+            notes = (
+                "This is the naive schedule, because all schedules of the model are illegal: "
+                f"{refused[0].reason}",
+            )
         legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
     if len(legal.accepted) < k:
         _, failure = _guarded(lambda: _vary(legal, task, k))
@@ -89,10 +99,10 @@ def plan(
 
 
 def _guarded(step: Callable[[], T], *raised: type[Exception]) -> tuple[T | None, str]:
-    """Return a step's result, or None and its failure: every valid pipeline gets a schedule.
+    """Return (result of a step, empty text), or (None, its error) if it fails.
 
-    This is the one place where a defect of the model becomes a note for the reader. Errors of the
-    types `raised` are the user's and go on.
+    Every valid pipeline gets a schedule: here, a defect of the model becomes a note. Exceptions of
+    the types `raised` are caused by user input and are not caught.
     """
     try:
         return step(), ""
@@ -103,7 +113,7 @@ def _guarded(step: Callable[[], T], *raised: type[Exception]) -> tuple[T | None,
 
 
 def why_illegal(schedule: Schedule, task: Task) -> str:
-    """Return what `check` finds wrong with a schedule first, or its failure; empty if legal."""
+    """Return the first problem that `check` finds in a schedule, or its error; empty if legal."""
     problems, failure = _guarded(lambda: check(schedule, task.algorithm, device_limits(task)))
     if failure:
         return f"{MODEL_FAILED}: {failure}."
@@ -111,29 +121,29 @@ def why_illegal(schedule: Schedule, task: Task) -> str:
 
 
 class _Refused(NamedTuple):
-    """A schedule that was left out: how many had been accepted before it, and the reason."""
+    """A skipped illegal schedule: the number of schedules accepted before it, and the reason."""
 
-    place: int
+    accepted: int
     reason: str
 
 
 def _with_refused(
     plans: list[PlannedSchedule], refused: list[_Refused], ours: int
 ) -> list[PlannedSchedule]:
-    """Return the plans, each saying what was left out before it; `ours` of them are the model's."""
-    for place, reason in refused if ours else ():
-        last = place >= ours
-        at = ours - 1 if last else place
-        note = f"Left out {'after' if last else 'before'} this one: {reason}"
+    """Return the plans with notes on illegal schedules; the first `ours` are from the model."""
+    for accepted, reason in refused if ours else ():
+        last = accepted >= ours
+        at = ours - 1 if last else accepted
+        order = "after" if last else "before"
+        note = f"The model ranked an illegal schedule {order} this one: {reason}"
         plans[at] = replace(plans[at], notes=(*plans[at].notes, note))
     return plans
 
 
 def _vary(chosen: Chosen, task: Task, k: int) -> None:
-    """Add legal schedules one choice away from the present ones, best first, up to `k`.
+    """Add legal variations of the accepted schedules, best first, until there are `k`.
 
-    Schedules one choice away from the additions come next. At most `VARIATIONS` are tried for each
-    wanted schedule.
+    Variations of the added schedules follow. At most `VARIATIONS` times `k` are tried.
     """
     left = VARIATIONS * k
     at = 0
@@ -156,20 +166,20 @@ def _vary(chosen: Chosen, task: Task, k: int) -> None:
 
 
 class Sized(NamedTuple):
-    """A schedule for the sizes of a task, with notes for the reader."""
+    """A schedule for the sizes of a task, with notes for reports."""
 
     schedule: Schedule
     notes: tuple[str, ...] = ()
 
 
 def sized(schedule: Schedule, task: Task) -> Sized:
-    """Return the schedule made right at every size, or stripped of that, as the task asks for."""
+    """Return the schedule, correct at all sizes or only at the estimates, as the task requires."""
     if task.exact_sizes:
         return Sized(exact_size(schedule))
     found, failure = _guarded(lambda: any_size(schedule, task.algorithm), TilewrightError)
     if found is not None:
         return Sized(found)
-    # Schedules that the analysis cannot handle run with guards: slower, but correct.
+    # If the analysis fails, all tails are guarded: slower, but correct.
     return Sized(all_guarded(schedule), (f"{GUARDED}: {failure}.",))
 
 
@@ -206,7 +216,7 @@ def suited(
 ) -> list[PlannedSchedule]:
     """Return schedules with the structure of a plan, tiled for the task's sizes.
 
-    The caller has to select among them and check that they are legal.
+    The caller must check that they are legal and select one.
     """
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
@@ -222,7 +232,7 @@ def suited(
 
 
 def device_limits(task: Task) -> Limits:
-    """Return the limits of the task's device."""
+    """Return the launch limits of the task's device."""
     if isinstance(task.machine, GpuMachine):
         return Limits(task.machine.max_threads_per_block, task.machine.shared_per_block)
     return Limits()
@@ -232,11 +242,11 @@ def _measured(task: Task) -> tuple[str, ...]:
     """Return a note if the model uses measurements of this CPU or GPU."""
     measured = task.calibration is not None or task.gpu_calibration is not None
     facts = model_facts(task) if measured else {}
-    return tuple(f"The {name} has numbers {text}." for name, text in facts.items())
+    return tuple(f"The {name} uses constants {text}." for name, text in facts.items())
 
 
 def model_facts(task: Task) -> dict[str, str]:
-    """Return the report's note on the source of the model's figures."""
+    """Return the origin of the model's constants, by the name of the model, for reports."""
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu import calibrated as on_gpu
 
@@ -247,5 +257,5 @@ def model_facts(task: Task) -> dict[str, str]:
 
 
 def naive(task: Task) -> Schedule:
-    """Return the schedule that speedups are counted from."""
+    """Return the naive schedule, the baseline of speedups."""
     return naive_schedule(task.algorithm, task.target, task.machine)

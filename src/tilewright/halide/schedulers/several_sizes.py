@@ -1,12 +1,13 @@
 """One schedule for several sizes: a common structure, with separate nests for each size.
 
-Each size is scheduled separately. The *structure* of a schedule says where Funcs are computed. The
-groups of each structure are tiled again for each of the other sizes, and the structure with the
-least geometric mean of predicted times, each relative to the best for its size, is taken. Its
-nests become the variants of one schedule (`tilewright.halide.ir.schedule.SizeVariant`), the
-largest size first, and those for the smallest are for all other calls, right at every size.
+The *structure* of a schedule says where Funcs are computed. Each size is scheduled separately.
+Then the groups of each structure are tiled for all other sizes. The structure with the least
+geometric mean of predicted times, relative to the best time per size, is chosen. Its nests become
+the variants of one schedule (`tilewright.halide.ir.schedule.SizeVariant`), largest size first. The
+nests for the smallest size serve all other calls and are correct at all sizes.
 
-The border between two sizes is their geometric mean: between 1000 and 250 it is 500.
+A call runs the variant for the largest size whose borders it reaches. The border between two sizes
+is their geometric mean: between 1000 and 250 it is 500.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from tilewright.halide.schedulers.registry import (
 )
 from tilewright.halide.schedulers.task import Task
 
-# A dimension of an output or an input, by its name.
+# A dimension of an output or input: its name and the dimension.
 Axis = tuple[str, int]
 
 
 def plan_sizes(
     task: Task, *, k: int = 1, fusion: Fusion = "nested", objective: Objective = "time"
 ) -> list[PlannedSchedule]:
-    """Plan like `plan` for all sizes of the task at once.
+    """Return schedules as `plan` does, each for all sizes of the task.
 
-    Raises `TilewrightError` if no condition at run time can distinguish the sizes.
+    Raises `TilewrightError` if two sizes are equal, so that calls cannot distinguish them.
     """
     if not task.smaller:
         return plan(task, k=k, fusion=fusion, objective=objective)
-    borders(task.sizes)  # raises before anything is planned
+    borders(task.sizes)  # raise errors before planning
     tasks = [
         replace(task, algorithm=algorithm, smaller=(), exact_sizes=True) for algorithm in task.sizes
     ]
@@ -63,7 +64,7 @@ def plan_sizes(
         made = combined(task, row)
         if not why_illegal(made.schedule, task):
             found.setdefault(made.schedule, made)
-    # If sizes have no common structure, the schedule for the largest is used for all.
+    # If the sizes have no common structure, use the schedule for the largest size.
     return list(found.values())[:k] or plan(
         replace(task, smaller=()), k=k, fusion=fusion, objective=objective
     )
@@ -96,7 +97,7 @@ def _costs(plans: Iterator[PlannedSchedule | None]) -> list[float]:
 
 
 def _rank(row: Row, best: Sequence[float]) -> tuple[int, float]:
-    """Return the number of sizes that a structure lacks, and its distance from the best."""
+    """Return (sizes without a plan, geometric mean of costs relative to the best per size)."""
     ratios = [
         each.cost / least
         for each, least in zip(row, best, strict=True)
@@ -106,14 +107,14 @@ def _rank(row: Row, best: Sequence[float]) -> tuple[int, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean; infinite of nothing."""
+    """Return the geometric mean; infinity if there are no values or one is not positive."""
     if not values or not all(math.isfinite(value) and value > 0.0 for value in values):
         return math.inf
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def combined(task: Task, row: Row) -> PlannedSchedule:
-    """Combine plans for the task's sizes, which have one structure, into one schedule."""
+    """Return one schedule that combines plans of the same structure for the task's sizes."""
     there = [(a, each) for a, each in zip(task.sizes, row, strict=True) if each is not None]
     algorithms, plans = [a for a, _ in there], [each for _, each in there]
     here = replace(task, algorithm=algorithms[-1], smaller=())
@@ -151,7 +152,7 @@ _NO_NESTS = "the model has no schedule for them with the structure of the other 
 def _serves(
     following: SizeVariant | None, last: Schedule, variant: SizeVariant, algorithm: Algorithm
 ) -> bool:
-    """Return whether calls of a size run the nests of its variant without it."""
+    """Return whether `variant` is redundant: without it, calls of its size run the same nests."""
     extended = with_clones(algorithm, last.clones)
     if following is not None:
         same = following.nests == variant.nests
@@ -183,20 +184,20 @@ def _variant(
 def _placed(
     condition: OutputExtent | KnownValue, algorithm: Algorithm, extended: Algorithm
 ) -> OutputExtent | KnownValue:
-    """Return a condition with the output's place where clones count."""
+    """Return a condition with the index of the output in the algorithm with clones."""
     if isinstance(condition, KnownValue):
         return condition
     return replace(condition, func=extended.order[algorithm.funcs[condition.func].name])
 
 
 def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
-    """Return for each size but the last the conditions that select its nests over later ones.
+    """Return the conditions for the nests of each size except the last.
 
-    Sizes are sorted by `tilewright.halide.frontend.extents.descending`. Each dimension in which a
-    later size is smaller must be at least the geometric mean of the two, so that no later size
-    meets the conditions. Inputs count if the outputs have the same size.
+    `sizes` are sorted by `tilewright.halide.frontend.extents.descending`. Each dimension in which a
+    later size is smaller must be at least the geometric mean of both, so that later sizes do not
+    meet the conditions. If outputs of two sizes are equal, the extents of inputs are compared.
 
-    Raises `TilewrightError` if neither distinguishes two sizes.
+    Raises `TilewrightError` if two sizes are equal.
     """
     found: list[Conditions] = []
     for i, size in enumerate(sizes[:-1]):
@@ -213,15 +214,15 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
             inputs = _between(_inputs(size), alike)
             if not all(any(other[axis] < inputs[axis] for axis in inputs) for other in alike):
                 raise TilewrightError(
-                    f"two of the sizes given are the same ({extents_text(size)}): sizes of one "
-                    "schedule differ in the extents of an output or an input"
+                    f"two of the given sizes are equal ({extents_text(size)}): give sizes that "
+                    "differ in the extents of an output or an input"
                 )
-        order, places = size.order, {p.name: n for n, p in enumerate(size.parameters)}
+        order, indices = size.order, {p.name: n for n, p in enumerate(size.parameters)}
         found.append(
             (
                 *(OutputExtent(order[name], d, n) for (name, d), n in sorted(least.items())),
                 *(
-                    KnownValue(places[name], "extent", d, n, least=True)
+                    KnownValue(indices[name], "extent", d, n, least=True)
                     for (name, d), n in sorted(inputs.items())
                 ),
             )
@@ -230,7 +231,7 @@ def borders(sizes: Sequence[Algorithm]) -> list[Conditions]:
 
 
 def _between(mine: Mapping[Axis, int], later: Sequence[Mapping[Axis, int]]) -> dict[Axis, int]:
-    """Return the borders: geometric means with the largest smaller later extent, rounded up."""
+    """Return the border by axis: the rounded-up geometric mean with the next smaller extent."""
     found = {}
     for axis, extent in mine.items():
         smaller = [other[axis] for other in later if other[axis] < extent]
@@ -254,6 +255,6 @@ def _inputs(algorithm: Algorithm) -> dict[Axis, int]:
 
 
 def _seconds(schedule: Schedule, algorithm: Algorithm, task: Task) -> float | None:
-    """Return the predicted time at the sizes of `algorithm`, None if none can be said."""
+    """Return the predicted time at the sizes of `algorithm` in seconds; None if unknown."""
     found = predicted(replace(task, algorithm=algorithm, smaller=()), schedule)
     return None if found is None else found.seconds

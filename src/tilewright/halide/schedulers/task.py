@@ -1,4 +1,4 @@
-"""The task of a scheduler: the pipeline, the target and the machine."""
+"""The task of a scheduler: pipeline, target and machine."""
 
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ Machine = CpuMachine | GpuMachine
 Estimates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 
-# Extensions whose registers have 256 bits, and 512.
+# Instruction set extensions with registers of 256 and of 512 bits.
 _AVX = ("avx", "avx2", "fma", "f16c")
 _AVX512 = ("avx512",)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A pipeline, a Halide target string, and the machine of that target.
+    """A pipeline, a Halide target, and a machine with that target.
 
-    For several sizes, `smaller` has the algorithm with the other sizes, in descending order; that
-    of `algorithm` is the largest.
-
-    With `exact_sizes`, schedules only have to be correct at the estimated sizes. `calibration` has
-    the measured rates of a CPU, None for its family's defaults, and `gpu_calibration` the constants
-    fitted to a GPU, None for those fitted to simulations.
+    Attributes:
+        algorithm: the pipeline with its estimates; for several sizes, with the largest size.
+        target: a Halide target string.
+        machine: the machine to schedule for.
+        name: the name of the pipeline in reports.
+        exact_sizes: schedules must only be correct at the estimated sizes.
+        calibration: measured rates of a CPU; None: defaults of its family.
+        smaller: the pipeline with further sizes, in descending order.
+        gpu_calibration: constants fitted to a GPU; None: constants fitted to simulations.
     """
 
     algorithm: Algorithm
@@ -66,7 +69,7 @@ class Task:
 
     @property
     def sizes(self) -> tuple[Algorithm, ...]:
-        """The algorithm with each of the sizes that it is scheduled for, the largest first."""
+        """The algorithm with each size to schedule for, largest first."""
         return self.algorithm, *self.smaller
 
     @property
@@ -76,7 +79,7 @@ class Task:
 
     @property
     def machine_text(self) -> str:
-        """The machine in a few words."""
+        """A short description of the machine."""
         if isinstance(self.machine, GpuMachine):
             return self.machine.name
         cores = self.machine.cores
@@ -84,11 +87,11 @@ class Task:
 
     @cached_property
     def present(self) -> bool:
-        """Whether the target's device is in this computer, so that schedules can be run."""
+        """Whether this computer has the target's device, so that schedules can be run."""
         return not self.gpu or bool(_detect(_api(self.target)))
 
     def must_run(self, purpose: str) -> None:
-        """Raise `TilewrightError` where nothing can be run on the target here."""
+        """Raise `TilewrightError` if pipelines cannot be run on the target here."""
         if not self.present:
             raise TilewrightError(
                 f"{purpose} runs the pipeline, but there is no device here for the target "
@@ -109,19 +112,24 @@ def make_task(
     name: str = "",
     calibration: bool = False,
 ) -> Task:
-    """Read the pipeline and determine target and machine.
+    """Return the task: read the pipeline and determine target and machine.
 
-    `target` is ``host``, ``cuda``, ``opencl`` or a Halide target string; by default that of
-    `machine`, which is this computer's CPU or GPU unless it is given, as a machine or as the
-    name of a GPU.
+    Args:
+        pipeline: the pipeline, in any form that `load` accepts.
+        target: ``host``, ``cuda``, ``opencl`` or a Halide target string; by default the target of
+            `machine`.
+        machine: a machine or the name of a GPU; by default this computer's CPU or GPU.
+        estimates: missing sizes and values. A sequence of such mappings requests one schedule with
+            separate loop nests for several sizes.
+        keep_schedule: keep the schedule of the pipeline's Funcs.
+        discard_schedule: remove the schedule of the pipeline's Funcs.
+        exact_sizes: schedules must only be correct at the estimated sizes.
+        name: the name in reports; by default from the pipeline.
+        calibration: use the stored calibration of the CPU or GPU, if there is one.
 
-    `estimates` gives missing sizes and values; a sequence of such mappings requests a schedule with
-    nests for each of several sizes.
-
-    With `calibration`, the stored measurements of a CPU, or of a GPU, are used, if there are any.
-
-    Raises `TilewrightError` if target and machine do not fit, or if the target is a GPU that is
-    neither given nor present, and the errors of `load`.
+    Raises:
+        TilewrightError: target and machine do not fit, or the target is a GPU that is neither
+            given nor present; also the errors of `load`.
     """
     if isinstance(machine, str):
         machine = gpu(machine)
@@ -145,7 +153,7 @@ def make_task(
 
 
 def compiled_for(machine: CpuMachine, target: str) -> CpuMachine:
-    """Return the machine with only the vectors that code for the target may use."""
+    """Return the machine, limited to the vectors that code for the target may use."""
     bits = vector_bits(target)
     if bits is None or machine.vector_bits <= bits:
         return machine
@@ -155,9 +163,9 @@ def compiled_for(machine: CpuMachine, target: str) -> CpuMachine:
 
 
 def stored_calibration(machine: CpuMachine) -> Calibration | None:
-    """Return the stored calibration of a processor, None if there is none.
+    """Return the stored calibration of a processor; None if there is none.
 
-    Raises `TilewrightError` if the file cannot be read or is of another processor.
+    Raises `TilewrightError` if the file cannot be read or belongs to another processor.
     """
     return read_calibration(calibration_path(processor_key(machine)), machine)
 
@@ -167,7 +175,7 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
         target = machine.api if isinstance(machine, GpuMachine) else "host"
     api = _api(target) if is_gpu(target) else None
     if target not in ("host", "cuda", "opencl"):
-        halide_target(target)  # raises where Halide does not know it; slow for a GPU
+        halide_target(target)  # raises if Halide does not know it; slow for a GPU
     if api is None:
         if isinstance(machine, GpuMachine):
             raise TilewrightError(
@@ -176,18 +184,21 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
             )
         return target, machine or detect_cpu()
     if isinstance(machine, CpuMachine):
-        raise TilewrightError(f"the machine is a CPU, but the target is {target!r}")
+        raise TilewrightError(
+            f"the machine is a CPU, but the target is {target!r}: give a GPU, or the target 'host'"
+        )
     if machine is None:
         present = _detect(api)
         if not present:
             raise TilewrightError(
-                f"there is no {api} device here: say which one to schedule for, one of "
+                f"there is no {api} device here: give the machine to schedule for, one of "
                 f"{', '.join(gpu_names())}" + _why(api)
             )
         machine = present[0]
     if machine.api != api:
         raise TilewrightError(
-            f"{machine.name} is a device for {machine.api}, but the target is {target!r}"
+            f"{machine.name} is a device for {machine.api}, but the target is {target!r}: give the "
+            f"target {machine.api!r}"
         )
     return machine.halide_target if target == api else target, machine
 
@@ -197,7 +208,7 @@ def _detect(api: str) -> list[GpuMachine]:
 
 
 def _why(api: str) -> str:
-    """Return why there is no device, as the end of a sentence."""
+    """Return why there is no device, as the end of a sentence, if that is known."""
     failure = opencl_failure() if api == "opencl" else None
     return f"; {failure}" if failure else ""
 
@@ -207,13 +218,13 @@ def _api(target: str) -> str:
         if api in target.split("-"):
             return api
     raise TilewrightError(
-        f"the target {target!r} is a GPU of a kind that Tilewright has no model of: it schedules "
-        "for CPUs, cuda and opencl"
+        f"the GPU interface of the target {target!r} is not supported: Tilewright schedules for "
+        "CPUs, cuda and opencl"
     )
 
 
 def name_of(pipeline: Any) -> str:
-    """Return the name of a pipeline's file or class; empty if there is neither."""
+    """Return the name of a pipeline's file or class; empty if it has neither."""
     if isinstance(pipeline, str | os.PathLike):
         text = os.fspath(pipeline)
         return text.rpartition(":")[2] if ".py:" in text else Path(text).stem

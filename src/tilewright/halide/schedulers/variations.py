@@ -1,9 +1,9 @@
-"""Schedules that differ from a given one in a single choice that matters.
+"""Schedules that differ from a given one in a single choice.
 
-The cost models choose among schedules with different costs. If that leaves too few, as for a
-pipeline of one Func, the schedules made here are worth measuring: another dimension in vectors, in
-parallel or in threads, other tiles, more or less unrolling, a Func computed elsewhere. None is
-costed; each may be illegal, which the caller has to check.
+If the cost models find too few schedules, as for a pipeline of one Func, these variations are worth
+measuring: other dimensions for vectors, parallel loops or threads, other tile sizes, more or less
+unrolling, or another compute level of a Func. They are not costed and may be illegal: the caller
+must check them.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ from tilewright.machines import CpuMachine, GpuMachine
 Machine = CpuMachine | GpuMachine
 Stages = tuple[StageSchedule, ...]
 
-# Threads of a block in the two innermost dimensions, the usual ones first. Threads per block.
+# Threads per block in the two innermost dimensions, the usual ones first.
 BLOCKS = ((32, 8), (16, 16), (64, 2), (128, 1), (32, 1), (8, 8), (256, 1))
-# Copies of a loop's body side by side.
+# Unroll factors of pure loops and of reduction loops.
 UNROLLS = (2, 4)
 UNROLLED_REDUCTIONS = (2, 4, 8)
-# A dimension with fewer iterations at the estimates is not run in vectors.
+# A dimension with a smaller extent at the estimates is not vectorised.
 LEAST_VECTOR = 4
-# Nodes of the expression that inlining a Func may leave in each reader; compiling takes time in
-# proportion.
+# Maximum nodes in the expressions of a reader after inlining: compile time is proportional to them.
 LARGEST_EXPRESSION = 1500
-# Dimensions of a launch.
+# Number of block dimensions in a launch.
 LAUNCH_DIMENSIONS = 3
 
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """The pipeline of a planned schedule, as the moves need it."""
+    """A pipeline with its machine, the extents of its Funcs, and the entries of a schedule."""
 
     algorithm: Algorithm
     machine: Machine
@@ -67,7 +66,7 @@ class _Pipeline:
         return isinstance(self.machine, GpuMachine)
 
     def hosts(self, func: int) -> bool:
-        """Return whether others are computed or stored at loops of a Func."""
+        """Return whether other Funcs are computed or stored at loops of `func`."""
         levels = [level for entry in self.schedule for level in (entry.compute, entry.store)]
         return any(level.kind == "at" and level.func == func for level in levels)
 
@@ -75,9 +74,10 @@ class _Pipeline:
 def variations(
     planned: PlannedSchedule, algorithm: Algorithm, machine: Machine
 ) -> Iterator[PlannedSchedule]:
-    """Yield schedules one choice away from `planned`: kinds of choices in turn, costly Funcs first.
+    """Yield schedules that differ from `planned` in one choice; they may be illegal.
 
-    They may be illegal. The reports of changed groups say that they were not costed.
+    The kinds of choices take turns; within a kind, Funcs of expensive groups come first. The
+    reports of changed groups say that they were not costed.
     """
     algorithm = with_clones(algorithm, planned.schedule.clones)
     view = View(algorithm)
@@ -88,9 +88,9 @@ def variations(
     }
     entries = planned.schedule.funcs
     pipeline = _Pipeline(algorithm, machine, extents, entries)
-    places = sorted(range(len(entries)), key=_by_cost(planned, algorithm, entries))
+    indices = sorted(range(len(entries)), key=_by_cost(planned, algorithm, entries))
     kinds = (_nests, _fusion, _inlining, _factors, _unrolled_reductions)
-    for row in zip_longest(*(_moves(kind, pipeline, places) for kind in kinds)):
+    for row in zip_longest(*(_moves(kind, pipeline, indices) for kind in kinds)):
         for move in row:
             if move is not None and move[1] != entries[move[0]]:
                 yield _changed(planned, algorithm, *move)
@@ -99,26 +99,26 @@ def variations(
 def _moves(
     kind: Callable[[_Pipeline, FuncSchedule], Iterator[FuncSchedule]],
     pipeline: _Pipeline,
-    places: list[int],
+    indices: list[int],
 ) -> Iterator[tuple[int, FuncSchedule]]:
-    """Yield one kind of choice for every Func: places in the schedule, and entries to put there."""
-    for place in places:
-        yield from ((place, entry) for entry in kind(pipeline, pipeline.schedule[place]))
+    """Yield (index, new entry) for the choices of one kind, for each entry of the schedule."""
+    for i in indices:
+        yield from ((i, entry) for entry in kind(pipeline, pipeline.schedule[i]))
 
 
 def _by_cost(
     planned: PlannedSchedule, algorithm: Algorithm, entries: tuple[FuncSchedule, ...]
 ) -> Callable[[int], tuple[float, int, int]]:
-    """Return a sort key of entries: those of costly groups first, outputs before members."""
+    """Return a sort key of entries: expensive groups first, outputs before members."""
     costs: dict[str, tuple[float, int]] = {}
     for group in planned.groups:
         cost = group.cost if math.isfinite(group.cost) else 0.0
         for name in group.funcs:
             costs[name] = (-cost, int(name != group.output))
 
-    def key(place: int) -> tuple[float, int, int]:
-        name = algorithm.funcs[entries[place].func].name
-        return (*costs.get(name, (0.0, 2)), -place)
+    def key(i: int) -> tuple[float, int, int]:
+        name = algorithm.funcs[entries[i].func].name
+        return (*costs.get(name, (0.0, 2)), -i)
 
     return key
 
@@ -127,7 +127,7 @@ def _by_cost(
 
 
 def _nests(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Yield another nest for a Func at root that no other is computed in."""
+    """Yield other nests for a Func at root, unless other Funcs are computed in its loops."""
     func = pipeline.algorithm.funcs[entry.func]
     if entry.compute.kind != "root" or func.fixed or func.scheduled or pipeline.hosts(entry.func):
         return
@@ -136,7 +136,7 @@ def _nests(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
 
 
 def _fusion(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Yield a member of a group computed at root instead."""
+    """Yield a Func computed at a loop of another one, at root instead."""
     func = pipeline.algorithm.funcs[entry.func]
     if entry.compute.kind != "at":
         return
@@ -145,7 +145,7 @@ def _fusion(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
 
 
 def _inlining(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Yield an inlined Func at root, or one that is computed somewhere inlined."""
+    """Yield an inlined Func at root, or another Func inlined."""
     algorithm = pipeline.algorithm
     func = algorithm.funcs[entry.func]
     if entry.compute.kind == "inline":
@@ -160,7 +160,7 @@ def _inlining(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule
 
 
 def _factors(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Yield a split's factor halved or doubled, in every stage alike."""
+    """Yield the entry with the factor of one split halved or doubled."""
     func = pipeline.algorithm.funcs[entry.func]
     extents = pipeline.extents.get(func.name, ())
     for s, nest in enumerate(entry.stages):
@@ -171,7 +171,7 @@ def _factors(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]
             known = math.inf
             if source is not None and source[0] == "v" and source[1] < len(extents):
                 known = extents[source[1]]
-            # Members grow with the tile: what they need may not fit, nor may a GPU know it.
+            # With larger tiles, members may no longer fit in cache or shared memory.
             alone = entry.compute.kind == "root" and not pipeline.hosts(entry.func)
             doubled = (2 * change.factor,) if alone else ()
             for factor in (change.factor // 2, *doubled):
@@ -184,7 +184,7 @@ def _factors(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]
 
 
 def _unrolled_reductions(pipeline: _Pipeline, entry: FuncSchedule) -> Iterator[FuncSchedule]:
-    """Yield the innermost serial loop over a reduction unrolled several times."""
+    """Yield the entry with the innermost serial reduction loop unrolled."""
     func = pipeline.algorithm.funcs[entry.func]
     for stage, nest in zip(func.stages, entry.stages, strict=False):
         for copies in UNROLLED_REDUCTIONS:
@@ -215,9 +215,9 @@ def _unroll_reduction(stage: Stage, nest: StageSchedule, copies: int) -> StageSc
 
 
 def _plain(pipeline: _Pipeline, func: Func) -> Iterator[Stages]:
-    """Nests of a Func at root that owe nothing to a cost model, the usual ones first."""
+    """Yield nests of a Func at root that are independent of a cost model, usual ones first."""
     if any("." in loop.name for stage in func.stages for loop in stage.loops):
-        return  # Halide schedules no dimension with a dot in its name.
+        return  # Halide cannot schedule dimensions with a dot in their names.
     extents = pipeline.extents.get(func.name, ())
     if len(extents) != len(func.args):
         return
@@ -259,7 +259,7 @@ def _cpu_stage(
     inside: dict[int | None, tuple[int, Mapping]] | dict[int | None, tuple[int, str]],
     parallel: bool,
 ) -> StageSchedule:
-    """Return a stage with parts of some dimensions innermost and a parallel outermost loop."""
+    """Return a stage with vectorised and unrolled inner loops, and a parallel outermost loop."""
     tail: Tail = "shift_inwards" if stage.index == 0 else "guard_with_if"
     splits: list[Split | Fuse] = []
     inner: list[ScheduledLoop] = []
@@ -276,7 +276,7 @@ def _cpu_stage(
         factor, mapping = inside[source[1]]
         rest, part = part_of(loop.name, "o", stage.index), part_of(loop.name, "i", stage.index)
         splits.append(Split(loop.name, rest, part, factor, tail))
-        # Vectors innermost.
+        # Vectors are innermost.
         inner.insert(
             0 if mapping == "vectorized" else len(inner),
             ScheduledLoop(part, mapping),  # type: ignore[arg-type]
@@ -288,7 +288,7 @@ def _cpu_stage(
 
 
 def _gpu_stage(func: Func, stage: Stage, block: tuple[int, ...]) -> StageSchedule:
-    """Return one kernel: blocks of the given threads, loops that carry a dependence inside."""
+    """Return one kernel with these threads per block; reduction loops are within threads."""
     loops = original_loops(func, stage)
     pure = [loop.name for loop in loops if loop.kind == "pure"]
     if not pure:
@@ -329,11 +329,11 @@ def _small(view: View, name: str) -> bool:
 
 
 def _changed(
-    planned: PlannedSchedule, algorithm: Algorithm, place: int, entry: FuncSchedule
+    planned: PlannedSchedule, algorithm: Algorithm, index: int, entry: FuncSchedule
 ) -> PlannedSchedule:
     entries = list(planned.schedule.funcs)
-    before = entries[place]
-    entries[place] = entry
+    before = entries[index]
+    entries[index] = entry
     name = algorithm.funcs[entry.func].name
     groups: list[GroupReport] = []
     for group in planned.groups:

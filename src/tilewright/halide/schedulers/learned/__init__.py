@@ -1,1 +1,1 @@
-"""Beam search over whole loop nests with a learned cost model, for CPUs."""
+"""The learned scheduler for CPUs: beam search over complete schedules with a learned model."""

@@ -1,13 +1,14 @@
-"""Beam search over structures, each costed with a matrix of sizes at once.
+"""Beam search over the structures of schedules.
 
-It starts from the analytic schedules and from the naive one, so that it never ends with something
-that its model likes less. In every round, moves are drawn for each state of the beam. Every
-structure that they lead to is rated with the sizes of the changed Func around the present ones, in
-one array; its best sizes, and its own, are then costed with the analytic model's time, corrected.
-The beam then takes the best states, those like a better one with a penalty.
+A structure is a schedule without its tile sizes. The search starts from the analytic schedules and
+the naive one: its result is never worse than these by its model. In each round, moves are drawn for
+each state of the beam. A new structure is rated at many tile sizes of the changed Func at once,
+around the present sizes. Its present sizes and the best ones are then costed with the corrected
+time of the analytic model. The next beam has the best states, with a penalty for states that are
+similar to a better one.
 
-The effort is a count of structures, not a time, so that the same pipeline, machine and seed give
-the same schedules however busy the machine is.
+The effort is limited by the number of structures instead of the time: the same pipeline, machine
+and seed give the same schedules, regardless of the load of the machine.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from tilewright.halide.schedulers.learned.moves import (
     Reshape,
     Scene,
     applied,
-    nests,
-    places,
+    level_moves,
+    loop_moves,
     violations,
 )
 from tilewright.halide.schedulers.task import Task
@@ -43,19 +44,25 @@ from tilewright.machines import CpuMachine
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Sizes: TypeAlias = dict[tuple[int, int, int], Array]  # by entry, stage, split: shape (N,)
-# Powers of two that a size is multiplied by.
+# Exponents of the powers of two by which a size is multiplied.
 SCALES = (-2, -1, 0, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is searched: counts, so that the outcome does not depend on time.
+    """The limits of the search: counts, so that the result does not depend on time.
 
-    `structures` schedules are costed in all, and `visits` stages of them: a pipeline of 300 stages
-    gets fewer. A structure is rated with up to `rows` rows of sizes. `beam` states go from round to
-    round, and each has `moves` drawn. A state like `n` better ones has its cost multiplied by
-    `penalty` to the power of `n`. `caution` is how many standard deviations of the correction are
-    added to its mean. The search ends after `rounds`, or `patience` of them without gain.
+    Attributes:
+        structures: maximum number of schedules to cost.
+        visits: maximum number of stages to cost over all schedules; large pipelines get fewer
+            schedules.
+        rows: maximum number of tile sizes at which a structure is rated.
+        beam: number of states kept between rounds.
+        moves: number of moves drawn per state.
+        rounds: maximum number of rounds.
+        patience: maximum number of rounds without improvement.
+        penalty: a state similar to n better ones has its cost multiplied by ``penalty**n``.
+        caution: standard deviations of the correction to add to its mean.
     """
 
     structures: int = 160
@@ -71,11 +78,16 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A schedule with its predicted seconds, and the moves that led to it.
+    """A schedule with its predicted time and the moves that led to it.
 
-    `score` is the logarithm of the seconds, with the caution of the search; `spread` is the
-    standard deviation of the correction. `prior` has the seconds without correction, and `row` the
-    features that it is predicted from, shape (1, `len(PRIOR_NAMES)`).
+    Attributes:
+        schedule: the schedule.
+        seconds: the predicted time.
+        spread: the standard deviation of the correction, in natural logarithms.
+        score: the natural logarithm of `seconds` plus `Effort.caution` times `spread`.
+        prior: the time of the analytic model in seconds, without the correction.
+        row: the features, shape (1, `len(PRIOR_NAMES)`).
+        moves: the moves from a start to this state.
     """
 
     schedule: Schedule
@@ -89,7 +101,10 @@ class State:
 
 @dataclass(eq=False)
 class BeamSearch:
-    """One search; `structures` and `rows` count what was costed, `seen` has all states."""
+    """A search. `structures` and `rows` count costed schedules and rated sizes.
+
+    `seen` holds the best state of each structure.
+    """
 
     task: Task
     model: LearnedModel
@@ -101,7 +116,7 @@ class BeamSearch:
     _scenes: dict[object, Scene] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Prepare the machine's model."""
+        """Prepare the cost model of the machine."""
         assert isinstance(self.task.machine, CpuMachine)
         machine, constants = calibrated(self.task.machine, self.task.calibration)
         self.machine: CpuModel = model_of(machine, constants)
@@ -112,7 +127,7 @@ class BeamSearch:
         self.most = min(self.effort.structures, max(most, 2 * self.effort.beam))
 
     def run(self, starts: Sequence[Schedule]) -> list[State]:
-        """Return all states that were costed, the best first; `starts` are among them."""
+        """Return the best state of each costed structure, best first; includes `starts`."""
         found = [state for start in starts if (state := self.costed(start)) is not None]
         beam = self.best(found)
         idle = 0
@@ -126,7 +141,7 @@ class BeamSearch:
         return sorted(self.seen.values(), key=lambda state: state.score)
 
     def expand(self, beam: Sequence[State]) -> None:
-        """Cost what moves drawn for the states of a beam lead to."""
+        """Draw moves for the states of a beam and cost their results."""
         for state in beam:
             for move, after in self._successors(state):
                 self._successor(after, move, state)
@@ -134,7 +149,7 @@ class BeamSearch:
     # --- costing --------------------------------------------------------------------------
 
     def _successor(self, schedule: Schedule, move: Move, before: State) -> None:
-        """Cost a structure at its own sizes and at the best of those around them."""
+        """Cost a structure at its present sizes and at the best rated sizes around them."""
         if self.structures >= self.most or structure_of(schedule) in self.seen:
             return
         moves = (*before.moves, move)
@@ -152,7 +167,7 @@ class BeamSearch:
             self.costed(chosen, moves)
 
     def costed(self, schedule: Schedule, moves: tuple[Move, ...] = ()) -> State | None:
-        """Return a schedule with its cost, noted if it is its structure's best; None without."""
+        """Return the state of a schedule and update `seen`; None if it cannot be costed."""
         self.structures += 1
         prior = self.evaluator.prior(schedule)
         found = None if prior is None else self.evaluator.features(schedule)
@@ -170,7 +185,7 @@ class BeamSearch:
         return state
 
     def _sizes(self, schedule: Schedule, func: int) -> Sizes:
-        """Return rows of sizes of a Func's tiles; the first row has the present ones."""
+        """Return N tile sizes to rate by split of a Func; the first are the present ones."""
         extents = self._scene(schedule).extents
         names = self._scene(schedule).extended.funcs
         knobs: dict[str, list[tuple[int, int, int]]] = {}
@@ -178,8 +193,8 @@ class BeamSearch:
         most: dict[str, float] = {}
         for e, entry in enumerate(schedule.funcs):
             if entry.func == func:
-                for name, place, change in tiles_of(entry):
-                    knobs.setdefault(name, []).append((e, *place))
+                for name, (s, i), change in tiles_of(entry):
+                    knobs.setdefault(name, []).append((e, s, i))
                     present[name] = change.factor
                     d = origin(change.old)
                     along = extents.get(names[func].name, ())
@@ -208,14 +223,14 @@ class BeamSearch:
         return self._scenes[key]
 
     def _successors(self, state: State) -> Iterator[tuple[Move, Schedule]]:
-        """Yield moves drawn for a state, with where they lead; illegal ones are left out."""
+        """Yield legal moves drawn for a state, with the resulting schedules."""
         scene = self._scene(state.schedule)
         found = 0
         for _ in range(3 * self.effort.moves):
             if found >= self.effort.moves:
                 return
             entry = state.schedule.funcs[int(self.rng.integers(len(state.schedule.funcs)))]
-            kind = places if self.rng.random() < 1 / 2 else nests
+            kind = level_moves if self.rng.random() < 1 / 2 else loop_moves
             try:
                 move = self._drawn(list(kind(entry, state.schedule, scene)))
                 if move is None:
@@ -229,7 +244,7 @@ class BeamSearch:
             yield move, after
 
     def _drawn(self, moves: list[Move]) -> Move | None:
-        """Draw a class of moves, then one of it; classes count alike, but new shapes twice."""
+        """Draw a class of moves, then a move of it; `Reshape` is twice as likely as others."""
         kinds = sorted({type(move).__name__ for move in moves} - {"Resize"})
         if not kinds:
             return None
@@ -239,11 +254,11 @@ class BeamSearch:
         return among[int(self.rng.integers(len(among)))]
 
     def best(self, states: Sequence[State]) -> list[State]:
-        """Return the beam: the best states, those like a better one with a penalty."""
+        """Return the beam: the best states, with a penalty for states similar to better ones."""
         like: Counter[Hashable] = Counter()
         ranked = []
         for state in sorted(states, key=lambda state: state.score):
-            key = places_of(state.schedule)
+            key = levels_of(state.schedule)
             ranked.append((state.score + like[key] * math.log(self.effort.penalty), state))
             like[key] += 1
         ranked.sort(key=lambda pair: pair[0])
@@ -251,9 +266,10 @@ class BeamSearch:
 
 
 def tiles_of(entry: FuncSchedule) -> Iterator[tuple[str, tuple[int, int], Split]]:
-    """Yield the splits whose factors are sizes of tiles: a name for all stages, place, split.
+    """Yield the splits whose factors are tile sizes: (name, (stage, index of split), split).
 
-    Vectors and copies of a body are part of the structure.
+    Splits of equal name in different stages get the same factor. Vectors and unrolled loops are
+    part of the structure instead.
     """
     for s, nest in enumerate(entry.stages):
         mapped = {loop.name: loop.mapping for loop in nest.loops}
@@ -264,7 +280,7 @@ def tiles_of(entry: FuncSchedule) -> Iterator[tuple[str, tuple[int, int], Split]
 
 
 def _of_registers(loop: str, splits: Sequence[Split | Fuse], mapped: Mapping[str, object]) -> bool:
-    """Return whether a loop is in vectors or unrolled, with all that it is cut into."""
+    """Return whether a loop, or all parts that it is split into, are vectorised or unrolled."""
     if loop in mapped:
         return mapped[loop] in ("vectorized", "unrolled")
     for change in splits:
@@ -275,7 +291,7 @@ def _of_registers(loop: str, splits: Sequence[Split | Fuse], mapped: Mapping[str
 
 
 def with_sizes(schedule: Schedule, sizes: dict[tuple[int, int, int], int]) -> Schedule:
-    """Return a schedule with other factors of some splits, by entry, stage and split."""
+    """Return the schedule with new factors of splits, given by entry, stage and split."""
     funcs = list(schedule.funcs)
     for (e, s, i), factor in sizes.items():
         stages = list(funcs[e].stages)
@@ -289,15 +305,15 @@ def with_sizes(schedule: Schedule, sizes: dict[tuple[int, int, int], int]) -> Sc
 
 
 def structure_of(schedule: Schedule) -> Hashable:
-    """Return what two schedules share that differ in sizes of tiles only."""
+    """Return the structure of a schedule: equal for schedules that differ only in tile sizes."""
     sizes = {
         (e, s, i): 1 for e, entry in enumerate(schedule.funcs) for _, (s, i), _ in tiles_of(entry)
     }
     return with_sizes(schedule, sizes)
 
 
-def places_of(schedule: Schedule) -> Hashable:
-    """Return where every Func is computed and stored."""
+def levels_of(schedule: Schedule) -> Hashable:
+    """Return the compute and store levels of all Funcs, without the loops."""
     return tuple(
         (entry.func, entry.compute.kind, entry.compute.func, entry.store.kind, entry.store.func)
         for entry in schedule.funcs

@@ -1,18 +1,19 @@
 """The learned cost model: a correction of predicted times, with its uncertainty.
 
-It predicts the logarithm of the measured over the predicted time from the features of a nest. Only
-differences between schedules of one pipeline matter, so that the mean of every pipeline is taken
-out of the labels before fitting. There are two corrections: of the roofline of the features, which
-rates many sizes at once, and of the analytic model's time, which decides among schedules. Each is a
-mean of boosted trees fitted to several draws of pipelines; their spread says how far it can be
-trusted. Fitting a model needs scikit-learn; using it needs only NumPy.
+The correction is the logarithm of measured over predicted time, predicted from the features of a
+nest. Only differences between schedules of one pipeline matter: the mean of each pipeline's labels
+is subtracted before fitting. There are two corrections. One corrects the roofline of the features,
+to rate many sizes at once; the other corrects the analytic model's time, to choose among schedules.
+Each is the mean of an ensemble of boosted trees, whose members are fitted to different bootstrap
+samples of pipelines. Their standard deviation is the uncertainty. Fitting needs scikit-learn; using
+a model needs only NumPy.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| `rows` | features (`NAMES`), or with the analytic model's (`PRIOR_NAMES`) | (N, inputs) |
+| `rows` | features: `NAMES`, or `PRIOR_NAMES` with the analytic model's | (N, inputs) |
 | `targets` | logarithm of measured over predicted time | (N,) |
 | `groups` | the pipeline of each label | (N,) |
-| correction | predicted logarithm, mean and standard deviation of the members | (N,) |
+| correction | predicted logarithm: mean and standard deviation over members | (N,) |
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from tilewright.errors import TilewrightError
 Array: TypeAlias = npt.NDArray[np.float64]
 SCHEMA = 1
 FILE = "cost_model_cpu.json"
-# Sets of trees, each of draws of pipelines; trees of a set, their depth, the share that each adds,
-# and the least labels in a leaf. Chosen for a file of some 200 kB.
+# Members of the ensemble; trees per member, their depth, the learning rate, the least labels per
+# leaf, and the share of labels per tree. Chosen for a file of about 200 kB.
 MEMBERS = 6
 TREES = 70
 DEPTH = 3
 RATE = 0.08
 LEAF = 8
 SUBSAMPLE = 0.6
-DIGITS = 5  # significant digits of what is stored
+DIGITS = 5  # significant digits of stored numbers
 
 
 class Correction(NamedTuple):
-    """Logarithms of measured over predicted time: mean and standard deviation, shape (N,)."""
+    """The natural logarithm of measured over predicted time: mean and deviation, each (N,)."""
 
     mean: Array
     spread: Array
@@ -52,10 +53,10 @@ class Correction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
-    """A sum of binary trees of one depth, as arrays of shape (trees, nodes).
+    """A sum of complete binary trees of the same depth, as arrays of shape (trees, nodes).
 
-    Node i has the children 2 i + 1 and 2 i + 2. `feature` and `threshold` are of inner nodes
-    (``x <= threshold`` goes left), `value` of leaves.
+    Node i has the children 2 i + 1 and 2 i + 2. `feature` and `threshold` belong to inner nodes
+    (``x <= threshold`` goes left), `value` to leaves.
     """
 
     feature: npt.NDArray[np.int64]
@@ -63,7 +64,7 @@ class BoostedTrees:
     value: Array
 
     def __call__(self, rows: Array) -> Array:
-        """Return sums of shape (N,) for rows of shape (N, inputs)."""
+        """Return the sums over trees, shape (N,), for rows of shape (N, inputs)."""
         rows = rows.astype(np.float32)  # as scikit-learn does, to reach the same leaves
         trees = np.arange(len(self.feature))
         node = np.zeros((len(rows), len(trees)), dtype=np.int64)
@@ -76,7 +77,10 @@ class BoostedTrees:
 
     @classmethod
     def of(cls, trees: Sequence[Any], rate: float, depth: int) -> BoostedTrees:
-        """Read fitted ``DecisionTreeRegressor``s; a leaf that comes early fills what is below."""
+        """Return the sum of fitted ``DecisionTreeRegressor``s, each weighted by `rate`.
+
+        A leaf above the full depth is repeated in the leaves below it.
+        """
         inner = 2**depth - 1
         feature = np.zeros((len(trees), inner), dtype=np.int64)
         threshold = np.full((len(trees), inner), np.inf)
@@ -84,21 +88,21 @@ class BoostedTrees:
         for t, tree in enumerate(each.tree_ for each in trees):
             stack = [(0, 0)]
             while stack:
-                node, place = stack.pop()
+                node, position = stack.pop()
                 leaf = tree.children_left[node] < 0
-                if place >= inner:
-                    value[t, place - inner] = rate * tree.value[node, 0, 0]
+                if position >= inner:
+                    value[t, position - inner] = rate * tree.value[node, 0, 0]
                     continue
                 if not leaf:
-                    feature[t, place] = tree.feature[node]
-                    threshold[t, place] = tree.threshold[node]
+                    feature[t, position] = tree.feature[node]
+                    threshold[t, position] = tree.threshold[node]
                 left = node if leaf else tree.children_left[node]
                 right = node if leaf else tree.children_right[node]
-                stack += [(left, 2 * place + 1), (right, 2 * place + 2)]
+                stack += [(left, 2 * position + 1), (right, 2 * position + 2)]
         return cls(feature, threshold, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the trees as JSON data."""
         return {
             "feature": self.feature.tolist(),
             "threshold": [[_rounded(t) for t in row] for row in self.threshold.tolist()],
@@ -120,23 +124,25 @@ def _rounded(value: float) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class CorrectionModel:
-    """The correction of one predicted time, from features of these names."""
+    """The correction of one predicted time, as a function of the features in `names`."""
 
     names: tuple[str, ...]
     members: tuple[BoostedTrees, ...]
 
     def correction(self, rows: Array) -> Correction:
-        """Return the corrections of rows of features.
+        """Return the corrections for features of shape (N, `len(names)`).
 
-        Raises `ValueError` if the rows have another number of features.
+        Raises `ValueError` if the number of features differs.
         """
         if rows.shape[1] != len(self.names):
-            raise ValueError(f"{rows.shape[1]} features, and the model has {len(self.names)}")
+            raise ValueError(
+                f"{rows.shape[1]} features are given, but the model has {len(self.names)}"
+            )
         each = np.stack([member(rows) for member in self.members])
         return Correction(each.mean(axis=0), each.std(axis=0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the correction as JSON data."""
         members = [member.to_dict() for member in self.members]
         return {"names": list(self.names), "members": members}
 
@@ -151,9 +157,9 @@ class CorrectionModel:
 class LearnedModel:
     """Corrections of the roofline (`sizes`) and of the analytic model's time (`schedules`).
 
-    `residual` is the standard deviation of what is left to explain in pipelines that were held out:
-    logarithms of measured over predicted times, each pipeline's mean taken out. `provenance` says
-    what the corrections were made of, and how good they are.
+    `residual` is the standard deviation of the corrected logarithms of measured over predicted time
+    in held-out pipelines, after subtracting the mean of each pipeline. `provenance` describes the
+    training data and the accuracy.
     """
 
     sizes: CorrectionModel
@@ -162,7 +168,7 @@ class LearnedModel:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return it as JSON text."""
+        """Return the model as JSON text."""
         data = {
             "schema": SCHEMA,
             "provenance": dict(self.provenance),
@@ -174,14 +180,16 @@ class LearnedModel:
 
 
 def from_json(text: str) -> LearnedModel:
-    """Read a model.
+    """Return the model in JSON text of `LearnedModel.to_json`.
 
-    Raises `TilewrightError` if the text is not one.
+    Raises `TilewrightError` if the text is not a model.
     """
     try:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
-            raise TilewrightError(f"the cost model has schema {data['schema']}, not {SCHEMA}")
+            raise TilewrightError(
+                f"the cost model has schema {data['schema']}, not {SCHEMA}: train it again"
+            )
         sizes, schedules = (CorrectionModel.from_dict(data[n]) for n in ("sizes", "schedules"))
         return LearnedModel(sizes, schedules, float(data["residual"]), data["provenance"])
     except (ValueError, KeyError, TypeError) as error:
@@ -203,11 +211,18 @@ def fitted(
     seed: int = 0,
     members: int = MEMBERS,
 ) -> CorrectionModel:
-    """Fit a correction to labels.
+    """Return a correction fitted to labels; all pipelines have equal weight.
 
-    Every pipeline counts alike, however many labels it has.
+    Args:
+        rows: features, shape (N, inputs).
+        targets: logarithms of measured over predicted time, shape (N,).
+        groups: the pipeline of each label.
+        names: the names of the features.
+        seed: the seed of the ensemble.
+        members: the number of members.
 
-    Raises `TilewrightError` if scikit-learn is not installed.
+    Raises:
+        TilewrightError: scikit-learn is not installed.
     """
     try:
         from sklearn.ensemble import GradientBoostingRegressor

@@ -1,4 +1,4 @@
-"""The predicted time of schedules: features, the analytic model's prediction, the corrections."""
+"""Evaluation of schedules: features, and the time that the analytic model predicts."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS, part_tim
 from tilewright.halide.schedulers.learned.features import NAMES, NestFeatures, features
 
 Array: TypeAlias = npt.NDArray[np.float64]
-# Features with the analytic model's: its time over the roofline's, and shares of its terms.
+# Features including the analytic model's time over the roofline's, and the shares of its terms.
 PRIOR_NAMES = (*NAMES, "prior over roofline", *(f"prior {term}" for term in TERMS))
-# Nodes of one stage's expressions with its inlined Funcs; larger ones are not costed.
+# Maximum nodes in the expressions of a stage with its inlined Funcs; larger ones are not costed.
 LARGEST_VIEW = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The analytic model's prediction: seconds, and each term's share of them."""
+    """The analytic model's prediction: seconds, and the share of each term."""
 
     seconds: float
     shares: tuple[float, ...]
 
     def with_features(self, found: NestFeatures, clock_hz: float) -> Array:
-        """Return the row of `PRIOR_NAMES`, shape (1, F), from the features at the same sizes."""
+        """Return the features of `PRIOR_NAMES`, shape (1, F), given those of the same sizes."""
         ratio = math.log(self.seconds * clock_hz / float(found.roofline[0]))
         return np.concatenate([found.rows[:1], [[ratio, *self.shares]]], axis=1)
 
@@ -47,7 +47,8 @@ class Prior:
 class Evaluator:
     """Evaluates schedules of one pipeline.
 
-    What depends on inlining alone is computed once, and the time of a part with the same schedule.
+    Analyses are cached by inlined Funcs, and times of parts (a Func at root with the Funcs computed
+    in its loops) by their schedules.
     """
 
     algorithm: Algorithm
@@ -57,9 +58,9 @@ class Evaluator:
     _last: tuple[Schedule, ScheduledNest] | None = None
 
     def nest(self, schedule: Schedule, factors: Factors | None = None) -> ScheduledNest:
-        """Return the nest with the schedule's sizes, or with the rows of `factors`.
+        """Return the nest with the schedule's factors, or for N rows of `factors`.
 
-        Raises one of `UNKNOWN` if its sizes cannot be known.
+        Raises one of `UNKNOWN` if its sizes cannot be determined.
         """
         given = schedule
         if factors is None and self._last is not None and self._last[0] is given:
@@ -92,14 +93,14 @@ class Evaluator:
         return nest
 
     def features(self, schedule: Schedule, factors: Factors | None = None) -> NestFeatures | None:
-        """Return features of every row of sizes; None if they cannot be known."""
+        """Return the features per row of `factors`; None if sizes cannot be determined."""
         try:
             return features(self.nest(schedule, factors), self.model)
         except UNKNOWN:
             return None
 
     def prior(self, schedule: Schedule) -> Prior | None:
-        """Return the analytic model's prediction; None if it has none."""
+        """Return the analytic model's prediction; None if sizes cannot be determined."""
         try:
             with np.errstate(invalid="ignore", over="ignore"):
                 parts = part_times(self.nest(schedule), self.model, self._parts)

@@ -1,16 +1,16 @@
 """Features of a scheduled pipeline on a CPU, as arrays over N rows of sizes.
 
-All of them are read from a `ScheduledNest`, as ratios to the machine: bytes over the sizes of
-caches, tasks over cores, lanes over a register. Most are means over the places where stages run,
-weighted by their cycles.
+Features come from a `ScheduledNest` and are relative to the machine: bytes over cache sizes, tasks
+over cores, lanes over the lanes of a register. Most are means over the instances of stages,
+weighted by cycles.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| place | a stage with the loops around it: a stage computed in two loops has two places | |
-| `points` | times that a stage's definition is evaluated, over the whole run | (N,), count |
-| `cycles` | arithmetic and loads of a place, on one core | (N,), cycles |
+| instance | a stage and the loops around it: a stage computed at two loops has two instances | |
+| `points` | evaluations of a stage's definition over the whole run | (N,), count |
+| `cycles` | arithmetic and loads of an instance on one core | (N,), cycles |
 | `footprint` | bytes touched by one iteration of a loop of a stage at root | (N,), bytes |
-| `roofline` | cycles of the pipeline by this module's own, simple model | (N,), cycles |
+| `roofline` | cycles of the pipeline by the simple model in this module | (N,), cycles |
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _IN_REGISTERS = ("vectorized", "unrolled")
 
 @dataclass(frozen=True, eq=False)
 class NestFeatures:
-    """Rows of features, shape (N, `len(NAMES)`), and the roofline's cycles, shape (N,)."""
+    """Features, shape (N, `len(NAMES)`), and the cycles of the roofline, shape (N,)."""
 
     rows: Array
     roofline: Array
 
 
 @dataclass(eq=False)
-class _Place:
-    """A stage at one place: its loops, outermost first, and the iterations around it."""
+class _Instance:
+    """An instance of a stage: its loops, outermost first, and the iterations around it."""
 
     stage: StageNest
     path: Path
@@ -70,7 +70,7 @@ def features(nest: ScheduledNest, model: CpuModel) -> NestFeatures:
 
     Raises one of `UNKNOWN` if its sizes cannot be known.
     """
-    # Regions without bound make infinities, which may meet in a subtraction.
+    # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         return _Reader(nest, model).features()
 
@@ -87,14 +87,14 @@ class _Reader:
             self.names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order
         }
         self._innermost = {**self.analysis.contiguous, **self._innermost}
-        self.places = self._read()
-        sizes = [np.size(loop.extent) for place in self.places for loop in place.loops]
-        # Factors may change allocations alone.
+        self.instances = self._read()
+        sizes = [np.size(loop.extent) for instance in self.instances for loop in instance.loops]
+        # Factors may only affect allocations and no loop.
         self.n = max([1, *sizes, *map(np.size, nest.factors.values())])
 
-    def _read(self) -> list[_Place]:
-        """Return the places in the order of the nest."""
-        self._found: dict[tuple[Path, StageKey], _Place] = {}
+    def _read(self) -> list[_Instance]:
+        """Return the instances in the order of the nest."""
+        self._found: dict[tuple[Path, StageKey], _Instance] = {}
         self._loops = {(loop.path, loop.stage, loop.name): loop for loop in self.nest.loops}
         found = self._found
         structure = self.nest.structure
@@ -104,13 +104,13 @@ class _Reader:
                 own -= 1
             path = loop.path[:own]
             stage = structure.stages[loop.stage]
-            place = found.setdefault((path, loop.stage), _Place(stage, path, []))
-            place.loops.append(loop)
-        for place in found.values():
-            for at, (stage_key, name) in enumerate(place.path):
-                outer = self._loops[place.path[:at], stage_key, name]
-                place.around = place.around * _count(outer.extent)
-        return [place for place in found.values() if not nothing_to_do(place.stage.stage)]
+            instance = found.setdefault((path, loop.stage), _Instance(stage, path, []))
+            instance.loops.append(loop)
+        for instance in found.values():
+            for at, (stage_key, name) in enumerate(instance.path):
+                outer = self._loops[instance.path[:at], stage_key, name]
+                instance.around = instance.around * _count(outer.extent)
+        return [instance for instance in found.values() if not nothing_to_do(instance.stage.stage)]
 
     def row(self, values: Bound) -> Array:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n,))
@@ -132,22 +132,22 @@ class _Reader:
             lines = lines + self.row(rows)
         return size, lines
 
-    # --- one place ------------------------------------------------------------------------
+    # --- one instance ------------------------------------------------------------------------
 
-    def points(self, place: _Place) -> Array:
-        """Return evaluations of the stage, if nothing is kept between iterations."""
-        count: Bound = place.around
-        for loop in place.loops:
+    def points(self, instance: _Instance) -> Array:
+        """Return evaluations of the stage if no values are reused between iterations, (N,)."""
+        count: Bound = instance.around
+        for loop in instance.loops:
             count = count * _count(loop.extent)
         return self.row(count)
 
-    def cycles(self, place: _Place) -> tuple[float, dict[str, float]]:
-        """Return cycles per point, and what they are: lanes, shares of kinds of work."""
-        stage, model = place.stage, self.model
+    def cycles(self, instance: _Instance) -> tuple[float, dict[str, float]]:
+        """Return cycles per point, and the features of `INSTANCE_NAMES` except ``trips``."""
+        stage, model = instance.stage, self.model
         summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
-        variables, lanes, rows = self._block(place)
+        variables, lanes, rows = self._block(instance)
         vector = variables[0] if variables else None
-        arithmetic = self._arithmetic(place, vector, lanes)
+        arithmetic = self._arithmetic(instance, vector, lanes)
         loads, gathered = self._loads(summary, vector, lanes, rows)
         total = max(arithmetic + loads, model.constants.simple_cycles)
         size = max((t.bytes for t in summary.types), default=SEARCH.unknown_bytes)
@@ -165,21 +165,21 @@ class _Reader:
             "update": float(stage.key[1] > 0),
             "scatter": float(summary.scatter),
             "scan": float(summary.scans),
-            "member": float(bool(place.path)),
+            "member": float(bool(instance.path)),
         }  # fmt: skip
 
-    def _arithmetic(self, place: _Place, vector: str | None, lanes: int) -> float:
-        """Return cycles of the operations of one vector, or of one point."""
-        stage, model = place.stage, self.model
+    def _arithmetic(self, instance: _Instance, vector: str | None, lanes: int) -> float:
+        """Return cycles of the operations per vector, or per point in scalar code."""
+        stage, model = instance.stage, self.model
         names = [
             name
-            for loop in place.loops
+            for loop in instance.loops
             if loop.mapping not in _IN_REGISTERS
             for name in _variables(stage, loop.name)
         ]
         total = 0.0
         for op in self.analysis.summaries(stage.func.name)[stage.key[1]].ops:
-            # What depends on no inner loop is moved out of it.
+            # LLVM hoists operations that do not depend on the inner loops.
             hoisted = names and not {names[-1], vector} & op.loops
             share = model.constants.hoisted_share if hoisted else 1.0
             total += share * op.count * op_cycles(op, lanes if vector in op.loops else 1, model)
@@ -188,7 +188,7 @@ class _Reader:
     def _loads(
         self, summary: StageSummary, vector: str | None, lanes: int, rows: Mapping[str, float]
     ) -> tuple[float, float]:
-        """Return cycles of the loads of one vector, and those of gathered ones."""
+        """Return cycles of all loads and of gathered loads, per vector."""
         loads = gathered = 0.0
         for load in summary.loads:
             each = load_cycles(load, vector, lanes, self.model, self._inner)
@@ -203,13 +203,13 @@ class _Reader:
     def _inner(self, name: str) -> int:
         return self._innermost.get(name, 0)
 
-    def _block(self, place: _Place) -> tuple[list[str], int, dict[str, float]]:
-        """Return the variables of the vector, its lanes, and copies by unrolled variable."""
+    def _block(self, instance: _Instance) -> tuple[list[str], int, dict[str, float]]:
+        """Return the vectorised variables, the lanes, and copies by unrolled variable."""
         vector: list[str] = []
         lanes, rows = 1, dict[str, float]()
-        for loop in place.loops:
+        for loop in instance.loops:
             count = float(np.max(_count(loop.extent)))
-            names = _variables(place.stage, loop.name)
+            names = _variables(instance.stage, loop.name)
             if loop.mapping == "vectorized" and len(names) == 1:
                 vector, lanes = names, lanes * int(count)
             elif loop.mapping == "unrolled":
@@ -228,26 +228,26 @@ class _Reader:
         c = model.constants
         least = float(sum(self._least(key) for key in self.nest.structure.stages))
         computed = np.zeros(n)
-        for place in self.places:
-            points = np.maximum(self.points(place) * self._kept(place), 1.0)
-            per_point, facts = self.cycles(place)
+        for instance in self.instances:
+            points = np.maximum(self.points(instance) * self._kept(instance), 1.0)
+            per_point, facts = self.cycles(instance)
             cycles = points * per_point
             computed = computed + points
             trips: Bound = 1.0
-            for loop in place.loops:
+            for loop in instance.loops:
                 if loop.mapping not in _IN_REGISTERS:
                     trips = _count(loop.extent)
             starts = points / np.maximum(trips * 2.0 ** facts["lanes"] * 2.0 ** facts["copies"], 1)
-            extra = starts * c.row_cycles + self.row(place.around) * (
-                c.tile_cycles if place.path else 0.0
+            extra = starts * c.row_cycles + self.row(instance.around) * (
+                c.tile_cycles if instance.path else 0.0
             )
             weights.append(cycles + extra)
-            compute[place.root] = compute.get(place.root, np.zeros(n)) + cycles
-            overhead[place.root] = overhead.get(place.root, np.zeros(n)) + extra
+            compute[instance.root] = compute.get(instance.root, np.zeros(n)) + cycles
+            overhead[instance.root] = overhead.get(instance.root, np.zeros(n)) + extra
             described.append({**facts, "trips": np.log2(np.maximum(trips, 1.0))})
         terms, roofline, facts_at_root = self._parts(compute, overhead)
         total = np.sum(weights, axis=0) if weights else np.ones(n)
-        rows = [self._mean(described, weights, total, name) for name in PLACE_NAMES]
+        rows = [self._mean(described, weights, total, name) for name in INSTANCE_NAMES]
         rows += [terms[name] / np.maximum(roofline, 1.0) for name in TERM_NAMES]
         rows += [facts_at_root[name] for name in ROOT_NAMES]
         rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
@@ -257,7 +257,7 @@ class _Reader:
         return NestFeatures(stacked, self.row(np.maximum(roofline, 1.0)))
 
     def _least(self, key: StageKey) -> float:
-        """Return points of a stage that computes its region once, reductions left out."""
+        """Return the points in the region of a stage, without reduction loops."""
         region = self.analysis.regions.get(self.names[key[0]], ())
         return math.prod(float(np.max(_count(part.extent))) for part in region)
 
@@ -268,44 +268,44 @@ class _Reader:
         return np.asarray(found / total)
 
     def touched(self, loop: LoopSize) -> dict[str, Box]:
-        """Return the boxes that one iteration of a loop of the nest loads or stores."""
+        """Return the boxes that one iteration of a loop loads or stores."""
         key = loop.path, loop.stage, loop.name
         if key not in self._touched:
             self._touched[key] = self.nest.touched_in(loop)
         return self._touched[key]
 
-    def _kept(self, place: _Place) -> Array:
-        """Return the share of points that are computed, as others are kept between iterations."""
-        key = place.path, place.stage.key
+    def _kept(self, instance: _Instance) -> Array:
+        """Return the share of points that are computed, not reused from iterations before; (N,)."""
+        key = instance.path, instance.stage.key
         if key not in self._shares:
-            self._shares[key] = self._share_kept(place)
+            self._shares[key] = self._share_kept(instance)
         return self._shares[key]
 
-    def _share_kept(self, place: _Place) -> Array:
-        """Return `_kept` of a place that it is not known for.
+    def _share_kept(self, instance: _Instance) -> Array:
+        """Return the result of `_kept`, which caches it.
 
-        A Func that slides computes each value once per iteration of its store level; what is
-        computed in its loops, and all its stages, run as much less often.
+        A sliding Func computes each value once per iteration of its store level. This reduces the
+        runs of all its stages, and of the Funcs computed in its loops, by the same factor.
         """
-        host = place.path[-1][0] if place.path else None
+        host = instance.path[-1][0] if instance.path else None
         share = np.ones(self.n)
         if host is not None:
-            own = len(place.path)
-            while own and place.path[own - 1][0] == host:
+            own = len(instance.path)
+            while own and instance.path[own - 1][0] == host:
                 own -= 1
-            around = self._found.get((place.path[:own], host))
+            around = self._found.get((instance.path[:own], host))
             share = share if around is None else self._kept(around)
-        func = place.stage.key[0]
+        func = instance.stage.key[0]
         entry = self.nest.structure.entries[func]
-        first = self._found.get((place.path, (func, 0)))
+        first = self._found.get((instance.path, (func, 0)))
         if entry.store == entry.compute or first is None:
             return share
         times: Bound = 1.0
         box = self.analysis.regions.get(self.names[func])
-        for at, (key, name) in enumerate(place.path if entry.store.kind == "at" else ()):
-            times = times * _count(self._loops[place.path[:at], key, name].extent)
+        for at, (key, name) in enumerate(instance.path if entry.store.kind == "at" else ()):
+            times = times * _count(self._loops[instance.path[:at], key, name].extent)
             if (key[0], name) == (entry.store.func, entry.store.loop):
-                outer = self._loops[place.path[:at], key, name]
+                outer = self._loops[instance.path[:at], key, name]
                 box = self.touched(outer).get(self.names[func])
                 break
         for part in box or ():
@@ -315,24 +315,24 @@ class _Reader:
     def _parts(
         self, compute: Mapping[StageKey, Array], overhead: Mapping[StageKey, Array]
     ) -> tuple[dict[str, Array], Array, dict[str, Array]]:
-        """Return terms of the roofline, their sum over parts, and facts of the parallel loops."""
+        """Return the terms of the roofline, its total, and the features of `ROOT_NAMES`."""
         model, n = self.model, self.n
         c = model.constants
         terms = {name: np.zeros(n) for name in TERM_NAMES}
         facts = {name: np.zeros(n) for name in ROOT_NAMES}
         roofline = np.zeros(n)
-        for place in self.places:
-            if place.path:
+        for instance in self.instances:
+            if instance.path:
                 continue
-            key = place.stage.key
+            key = instance.stage.key
             tasks: Bound = 1.0
             parallel = False
-            for loop in place.loops:
+            for loop in instance.loops:
                 if loop.mapping == "parallel":
                     tasks, parallel = tasks * _count(loop.extent), True
             many = self.row(tasks)
             split = traffic.imbalance(many, model) / model.cores
-            moved, innermost, lines = self._moved(place)
+            moved, innermost, lines = self._moved(instance)
             parts = (
                 compute.get(key, np.zeros(n)) * split,
                 moved.l2 / model.l2_rate * split,
@@ -358,27 +358,28 @@ class _Reader:
             roofline = roofline + whole
         scale = np.maximum(roofline, 1.0)
         found = {name: fact / scale for name, fact in facts.items()}
-        found["parts"] = self.row(math.log2(1 + sum(not place.path for place in self.places)))
+        at_root = sum(not instance.path for instance in self.instances)
+        found["parts"] = self.row(math.log2(1 + at_root))
         return terms, roofline, found
 
-    def _moved(self, place: _Place) -> tuple[traffic.Traffic, Array, Array]:
-        """Return traffic into each cache, bytes of the innermost loop, and how full its lines are.
+    def _moved(self, instance: _Instance) -> tuple[traffic.Traffic, Array, Array]:
+        """Return traffic, bytes of an innermost iteration, and their share of its cache lines.
 
-        Of the loops whose iteration touches less than a cache holds, the outermost counts.
+        For each cache, the outermost loop counts whose iteration touches less than the cache holds.
         """
         line = self.model.constants.line_bytes
         zeros = np.zeros(self.n)
         sweeps: list[traffic.Sweep] = []
         sizes, full = [], []
-        outside = [loop for loop in place.loops if loop.mapping not in _IN_REGISTERS]
+        outside = [loop for loop in instance.loops if loop.mapping not in _IN_REGISTERS]
         times: list[Bound] = [1.0]
         for loop in outside:
             times.append(times[-1] * _count(loop.extent))
         for at in range(len(outside), -1, -1):
             if at:
                 boxes = self.touched(outside[at - 1])
-            elif place.loops:
-                first = place.loops[0]
+            elif instance.loops:
+                first = instance.loops[0]
                 whole = replace(first.context, depth=-1, fixed={}, body=None)
                 boxes = self.nest.touched_in(replace(first, context=whole))
             else:
@@ -392,7 +393,7 @@ class _Reader:
         return traffic.fetched(sweeps, self.model), sizes[0], full[0]
 
     def _allocated(self) -> list[Array]:
-        """Return sizes of the largest allocation at root and in loops over caches; heap share."""
+        """Return the last features but one: allocations over caches, and heap allocations."""
         model = self.model
         root, inner, heap = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         for allocation in self.nest.allocations:
@@ -410,14 +411,14 @@ class _Reader:
         ]
 
 
-PLACE_NAMES = (
+INSTANCE_NAMES = (
     "vectorised lanes registers gathered loads copies size indirect clamped update scatter scan "
     "member trips"
 ).split()
 TERM_NAMES = "compute second third memory overhead".split()
 ROOT_NAMES = ["tasks", "imbalance", "serial", "innermost", "line use", "parts"]
 NAMES = (
-    *PLACE_NAMES,
+    *INSTANCE_NAMES,
     *TERM_NAMES,
     *ROOT_NAMES,
     "recomputed",
@@ -430,7 +431,7 @@ NAMES = (
 
 
 def _variables(stage: StageNest, loop: str) -> list[str]:
-    """Return the variables of the definition that a loop runs over."""
+    """Return the variables of the stage's definition that a loop runs over."""
     sources: dict[str, list[str]] = {}
     for change in stage.splits:
         if isinstance(change, Fuse):
@@ -446,6 +447,6 @@ def _variables(stage: StageNest, loop: str) -> list[str]:
 
 
 def _count(extent: Bound) -> Bound:
-    """Return iterations, at least 1; a guess where nothing bounds them."""
+    """Return iterations of a loop, at least 1; a default where they are unbounded."""
     value = np.where(np.isfinite(extent), extent, float(SEARCH.unknown_extent))
     return np.maximum(value, 1.0)

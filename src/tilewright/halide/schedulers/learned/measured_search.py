@@ -1,20 +1,22 @@
-"""Search over structures by measuring: moves from the best schedules so far, rated by a model.
+"""Search over structures with measurements.
 
-The model is the analytic time with a correction that is learnt in the run: a Gaussian process of
-the logarithm of measured over predicted time of this pipeline. Its kernel adds
+Candidates are reached by moves from the best schedules so far. Their time is predicted by the
+analytic model with a correction learnt in this run: a Gaussian process of the logarithm of measured
+over predicted time for this pipeline. Its kernel is the sum of
 
-- a constant, as all times of a pipeline may be off alike,
-- the shipped correction with a weight to be learnt, as it ranks only some pipelines well,
-- a part for traits (where a Func is computed, its loops), shared by schedules that agree in them,
-- a Matérn 3/2 part of the features of the nest.
+- a constant, for an error that all schedules of the pipeline share
+- the shipped correction with a weight to learn, because it ranks only some pipelines well
+- a term for equal traits (the compute level of a Func, its loops)
+- a Matérn 3/2 kernel of the features of the nest
 
-Proposals minimise a lower confidence bound. Of a batch, each is believed to take what is predicted
-before the next is chosen (the Kriging believer), and other Funcs are changed, or by other moves.
+Proposals minimise a lower confidence bound. Within a batch, each proposal is assumed to take its
+predicted time before the next is chosen (Kriging believer); the last moves of proposals differ in
+kind or Func.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| `features` | features of schedules, in standard deviations | (N, F) |
-| `traits` | numbers, equal where schedules agree | (N, T) |
+| `features` | features of schedules, standardised | (N, F) |
+| `traits` | codes of traits, equal where schedules agree | (N, T) |
 | `corrections` | logarithms of corrected over predicted time, as shipped | (N,) |
 | `targets` | logarithms of measured over predicted time of the first n schedules | (n,) |
 """
@@ -44,33 +46,33 @@ from tilewright.halide.schedulers.learned.scheduler import planned_state
 from tilewright.halide.schedulers.task import Task
 
 Array: TypeAlias = npt.NDArray[np.float64]
-# For each batch: the states that moves are drawn for, and the moves of each.
+# Per batch: the number of states to draw moves for (`beam`), and of moves per state.
 EXPANSION = Effort(structures=6000, visits=150_000, beam=4, moves=6)
-# States that are rated; those that the shipped model likes least are left out.
+# Maximum number of states to rate: the best ones by the shipped model.
 POOL = 300
-# Variances of natural logarithms: of the constant, and of the weight of the shipped correction
-# around `TRUST`.
+# Variance of the constant (natural logarithms squared), and mean and variance of the weight of the
+# shipped correction.
 CONSTANT = 4.0
 TRUST, TRUST_VARIANCE = 0.5, 0.25
 # The marginal likelihood chooses among these: the variance of traits and features together, the
-# length of features in standard deviations, and the variance of the noise (of 5% or 15%).
+# length scale of features in standard deviations, and the variance of noise (of 5% or 15%).
 SIGNALS, LENGTHS, NOISES = (0.07, 0.15, 0.6), (0.5, 1.0, 2.0), (0.0025, 0.0225)
-# Relative differences of features that are due to rounding.
+# Smaller relative differences of features are attributed to rounding.
 ROUNDING = 1e-9
-# Standard deviations that a proposal's bound is below its mean, by turns.
+# The bounds of successive proposals are this many standard deviations below the mean, in turns.
 EAGERNESS = (0.0, 1.0, 2.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """What the residuals of N schedules depend on."""
+    """The inputs of the Gaussian process for N schedules; see the module's table."""
 
     features: Array
     traits: npt.NDArray[np.int64]
     corrections: Array
 
     def covariance(self, signal: float, length: float) -> Array:
-        """Return the covariances before anything is measured, shape (N, N)."""
+        """Return the prior covariances, shape (N, N)."""
         norms = (self.features**2).sum(axis=1)
         squared = norms[:, None] + norms - 2.0 * self.features @ self.features.T
         r = np.sqrt(3.0 * np.maximum(squared, 0.0) / max(self.features.shape[1], 1)) / length
@@ -82,10 +84,10 @@ class Residuals:
         return np.asarray(own + CONSTANT + weighted)
 
     def predicted(self, targets: Array) -> tuple[Array, Array, float]:
-        """Return means and covariances of the schedules after the first n, and the noise.
+        """Return the means and covariances of the schedules after the first n, and the noise.
 
-        The likelihood of the targets chooses the settings of the process. What is shipped alone
-        predicts where rounding leaves no setting with a positive definite covariance.
+        The settings with the largest marginal likelihood of `targets` are used. If rounding leaves
+        no setting with a positive definite covariance, the prior is returned.
         """
         n = len(targets)
         known = Residuals(self.features[:n], self.traits[:n], self.corrections[:n])
@@ -112,10 +114,10 @@ class Residuals:
 
 @dataclass(eq=False)
 class MeasuredSearch:
-    """Proposes schedules to measure, and learns from their times.
+    """Proposes schedules to measure and learns from their times.
 
-    After the same measurements, the same proposals follow from the same seed. `effort` says how
-    many moves are drawn for each batch.
+    Proposals are reproducible: they depend on the seed and the measurements only. `effort` sets the
+    number of moves drawn per batch.
     """
 
     task: Task
@@ -131,14 +133,14 @@ class MeasuredSearch:
         self.search = BeamSearch(self.task, self.model, self.effort, self.seed)
 
     def tell(self, schedule: Schedule, seconds: float | None) -> None:
-        """Learn the time of a schedule, None if it failed."""
+        """Add the measured time of a schedule in seconds; None if it failed."""
         state = self._proposed.get(schedule) or self.search.costed(exact_size(schedule))
         if state is not None:
             self.measured.append((state, seconds))
             self._closed.add(structure_of(state.schedule))
 
     def propose(self, count: int) -> list[PlannedSchedule]:
-        """Return up to `count` legal schedules, each of a structure that has not been measured."""
+        """Return up to `count` legal schedules with structures that were not measured yet."""
         times = [seconds for _, seconds in self.measured if seconds is not None]
         if not times:
             return []
@@ -147,7 +149,7 @@ class MeasuredSearch:
         found: list[PlannedSchedule] = []
         left = list(range(len(pool)))
         while left and len(found) < count:
-            # The kinds of last moves differ in a batch, as far as there are other kinds.
+            # The last moves within a batch differ in kind or Func, if possible.
             kinds = {_kind(self._proposed[each.schedule]) for each in found}
             fresh = [i for i in left if _kind(pool[i]) not in kinds] or left
             eagerness = EAGERNESS[(len(self.measured) + len(found)) % len(EAGERNESS)]
@@ -163,7 +165,7 @@ class MeasuredSearch:
         return found
 
     def _beam(self, slowest: float) -> list[State]:
-        """Return states to draw moves for: the fastest measured ones and the most promising."""
+        """Return the states to draw moves for: the fastest measured and the most promising ones."""
         ran = [replace(s, score=math.log(t)) for s, t in self.measured if t is not None]
         pool = self._rated(slowest)[0]
         promising = [replace(s, score=s.score - EAGERNESS[-1] * s.spread) for s in pool]
@@ -172,9 +174,9 @@ class MeasuredSearch:
         return [*self.search.best(ran)[: self.effort.beam - len(promising)], *promising]
 
     def _rated(self, slowest: float) -> tuple[list[State], Array, float]:
-        """Return the open states as predicted, their covariances, and the variance of the noise.
+        """Return unmeasured states with predictions, their covariances, and the noise variance.
 
-        A failure counts as slow as the slowest that ran.
+        Failed schedules count as `slowest` seconds.
         """
         pool = [state for key, state in self.search.seen.items() if key not in self._closed]
         pool = sorted(pool, key=lambda state: state.score)[:POOL]
@@ -197,25 +199,25 @@ class MeasuredSearch:
 
 
 def scaled(rows: Array) -> Array:
-    """Return rows of features in standard deviations from their means, without equal columns.
+    """Return standardised features, without columns of equal values.
 
     >>> scaled(np.array([[0.1 + 0.2, 1.0], [0.3, 3.0]]))
     array([[-1.],
            [ 1.]])
     """
     spread = rows.std(axis=0)
-    # What differs by rounding alone would outweigh all else.
+    # Without this, columns that differ only by rounding would dominate.
     varies = spread > ROUNDING * (1.0 + np.abs(rows).max(axis=0))
     return np.asarray((rows - rows.mean(axis=0))[:, varies] / spread[varies])
 
 
 def _kind(state: State) -> Hashable:
-    """Return what the last move to a state changed; None for a start."""
+    """Return the kind and Func of the last move to a state; None for a start."""
     return (type(state.moves[-1]), state.moves[-1].func) if state.moves else None
 
 
 def _numbered(schedules: Sequence[Schedule]) -> npt.NDArray[np.int64]:
-    """Return traits as numbers, shape (N, traits); those that all share are left out."""
+    """Return codes of traits, shape (N, T), without traits that all schedules share."""
     found = [dict(_traits(schedule)) for schedule in schedules]
     names = sorted({name for each in found for name in each})
     numbers: dict[Hashable, int] = {}
@@ -226,7 +228,7 @@ def _numbered(schedules: Sequence[Schedule]) -> npt.NDArray[np.int64]:
 
 
 def _traits(schedule: Schedule) -> Iterator[tuple[tuple[int, str], Hashable]]:
-    """Yield the choices for every Func that a time may depend on, by a name for each."""
+    """Yield (name, value) of the traits of a schedule: per Func, its levels and its loops."""
     for entry in schedule.funcs:
         yield (entry.func, "place"), (entry.compute, entry.store, entry.memory)
         loops = [[(loop.name, loop.mapping) for loop in nest.loops] for nest in entry.stages]

@@ -1,20 +1,20 @@
-"""Moves: every choice that makes one schedule from another, as frozen values.
+"""Moves: changes of a schedule, as immutable values.
 
-A state is a `Schedule`; `applied` gives another one, and undoing a move is returning to the value
-before it. `possible_moves` lists moves; `violations` says why a state that they lead to is illegal.
+`applied` returns a new schedule; to undo a move, keep the previous one. `possible_moves` lists
+moves, some of which lead to illegal schedules; `violations` has the reasons.
 
-| move | what it does |
+| move | effect |
 |---|---|
-| `Inline` | compute a Func where it is read |
-| `ComputeRoot` | compute it whole, before all that reads it |
-| `ComputeAt` | compute it in a loop of a reader; stored further out, it slides along the loops \
-between, and Halide folds its storage where it can |
-| `Reshape` | give it other loops: levels of tiles, vector dimension and lanes, register block, \
-order, parallel loops |
-| `Resize` | another factor of one split: a tile, a block, lanes |
+| `Inline` | compute a Func at each read |
+| `ComputeRoot` | compute a Func completely, before its readers |
+| `ComputeAt` | compute a Func at a loop of a reader; if it is stored further out, it slides along \
+the loops between, and Halide folds its storage where possible |
+| `Reshape` | replace the loops of a Func: levels of tiles, vector dimension and lanes, register \
+block, order, parallel loops |
+| `Resize` | change the factor of one split: a tile, a block, lanes |
 | `Steps` | vectorise or unroll part of the innermost loop over a reduction |
-| `Swap` | exchange a loop with the next one outside it |
-| `Remap` | run a serial loop in parallel, or a parallel one serially |
+| `Swap` | exchange a loop with the loop around it |
+| `Remap` | make a serial loop parallel, or a parallel loop serial |
 """
 
 from __future__ import annotations
@@ -51,30 +51,29 @@ from tilewright.halide.legality.stages import is_associative
 from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
 from tilewright.machines import CpuMachine
 
-# A dimension with fewer iterations is not run in vectors, nor are fewer lanes used.
+# Least lanes of a vector, and least extent of a dimension to vectorise.
 LEAST_LANES = 4
-# Rows of a block; parts of a reduction; factors that a size is multiplied by.
+# Candidates: rows of a block, iterations of `Steps`, factors of `Resize` on the present size.
 ROWS = (2, 4)
 STEPS = (2, 4, 8, 16)
 RESIZES = (1 / 4, 1 / 2, 2, 4)
-# Tasks per core of a shape before its sizes are chosen; iterations per tile of an inner level.
+# Initial sizes of a shape: tasks per core, and iterations per tile of the inner level.
 TASKS_PER_CORE = 8
 INNER_TILE = 32
-# Nodes of the expression that inlining a Func may leave in each reader: compiling takes time in
-# proportion.
+# Maximum nodes in the expressions of a reader after inlining: compile time is proportional to them.
 LARGEST_EXPRESSION = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Compute a Func wherever it is read."""
+    """Compute a Func at each read."""
 
     func: int
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeRoot:
-    """Compute a Func whole, in a shape."""
+    """Compute a Func at root with the loops of `shape`."""
 
     func: int
     shape: NestShape
@@ -82,7 +81,7 @@ class ComputeRoot:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt:
-    """Compute a Func at a loop of a reader, in a shape; `store` is that level or one around it."""
+    """Compute a Func at a loop of a reader; `store` is the same level or one further out."""
 
     func: int
     compute: Level
@@ -92,7 +91,7 @@ class ComputeAt:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """Give a Func other loops where it is."""
+    """Replace the loops of a Func without changing its levels."""
 
     func: int
     shape: NestShape
@@ -100,7 +99,7 @@ class Reshape:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Give a split another factor."""
+    """Change the factor of a split."""
 
     func: int
     stage: int
@@ -110,7 +109,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Run `count` iterations of the innermost reduction at once: in a vector, or unrolled."""
+    """Vectorise or unroll `count` iterations of the innermost reduction loop."""
 
     func: int
     stage: int
@@ -120,7 +119,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Exchange the loop at place `inner` (innermost: 0) with the next one outside it."""
+    """Exchange loop number `inner` (innermost: 0) with the loop around it."""
 
     func: int
     stage: int
@@ -129,7 +128,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Remap:
-    """Run a loop in parallel, or serially."""
+    """Make a loop parallel or serial."""
 
     func: int
     stage: int
@@ -142,9 +141,9 @@ Move: TypeAlias = Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A pipeline and the machine to schedule it for; `clones` are those of all its states.
+    """A pipeline and its machine; all schedules of a scene have the same `clones`.
 
-    `algorithm` is the pipeline as given, `extended` has the clones.
+    `algorithm` is the pipeline without clones.
     """
 
     algorithm: Algorithm
@@ -158,7 +157,7 @@ class Scene:
 
     @cached_property
     def extents(self) -> dict[str, tuple[float, ...]]:
-        """Extents of every Func at root, infinite where they are unknown."""
+        """The extents of each Func at root, infinite where they are unknown."""
         view = View(self.extended)
         regions = Analysis(view, estimated_boxes(view), self.extended.symbols).regions
         return {
@@ -166,7 +165,7 @@ class Scene:
         }
 
     def lanes(self, func: Func) -> tuple[int, ...]:
-        """Return the lanes worth trying: one register of the widest type handled, the narrowest."""
+        """Return the lanes that fill a register with the widest, narrowest and result types."""
         kinds = {t.bytes for t in func.types}
         kinds |= {node.type.bytes for s in func.stages for node in walk(*s.values)}
         kinds.discard(0)
@@ -179,14 +178,16 @@ class Scene:
 
 
 def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
-    """Return the schedule after a move; whether it is legal is for `check` to say.
+    """Return the schedule after a move; it may be illegal (see `violations`).
 
-    Raises `ScheduleError` if the move is of another schedule.
+    Raises `ScheduleError` if the move does not fit the schedule.
     """
     entries = {entry.func: entry for entry in schedule.funcs}
     entry = entries.get(move.func)
     if entry is None:
-        raise ScheduleError(f"Func {move.func} is not the schedule's to change")
+        raise ScheduleError(
+            f"the schedule has no entry for Func {move.func}, so it cannot change it"
+        )
     func = scene.extended.funcs[move.func]
     if isinstance(move, Inline):
         changed = FuncSchedule(move.func, INLINE, INLINE)
@@ -219,7 +220,7 @@ def _changed(nest: StageSchedule, move: Resize | Steps | Swap | Remap) -> StageS
         splits = list(nest.splits)
         old = splits[move.split]
         if not isinstance(old, Split):
-            raise ScheduleError(f"change {move.split} of the nest is not a split")
+            raise ScheduleError(f"number {move.split} of the nest's splits is a fuse: give a split")
         splits[move.split] = replace(old, factor=move.factor)
         return replace(nest, splits=tuple(splits))
     if isinstance(move, Steps):
@@ -243,9 +244,10 @@ def _changed(nest: StageSchedule, move: Resize | Steps | Swap | Remap) -> StageS
 
 
 def _rehung(entry: FuncSchedule, after: FuncSchedule) -> FuncSchedule:
-    """Return an entry, with levels at loops of a changed Func that are gone at its tiles instead.
+    """Return an entry with its levels updated to the loops of a changed Func.
 
-    Without such loops, they are where the Func itself is computed, or at root.
+    A level at a loop that no longer exists moves to a tile loop of that Func. Without tile loops,
+    it moves to the level at which that Func is computed, or to root.
     """
     compute, store = (_moved(level, after) for level in (entry.compute, entry.store))
     if (compute, store) == (entry.compute, entry.store):
@@ -284,11 +286,11 @@ def violations(schedule: Schedule, scene: Scene) -> list[Violation]:
 
 
 def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) -> Iterator[Move]:
-    """Yield moves, of one Func or of all; some may be illegal."""
+    """Yield moves of `func`, or of all Funcs; some may be illegal."""
     for entry in schedule.funcs:
         if func is None or entry.func == func:
-            yield from places(entry, schedule, scene)
-            yield from nests(entry, schedule, scene)
+            yield from level_moves(entry, schedule, scene)
+            yield from loop_moves(entry, schedule, scene)
 
 
 def _hosts(func: int, schedule: Schedule) -> bool:
@@ -297,13 +299,13 @@ def _hosts(func: int, schedule: Schedule) -> bool:
 
 
 def _free(func: Func) -> bool:
-    """Return whether the Func's loops are ours to choose."""
+    """Return whether the schedule may change the Func's loops."""
     dotted = any("." in loop.name for stage in func.stages for loop in stage.loops)
     return not (func.fixed or func.scheduled or dotted)
 
 
-def places(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
-    """Yield other places to compute a Func: inlined, at root, at loops of its readers."""
+def level_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
+    """Yield moves to other levels of a Func: inlined, at root, or at loops of its readers."""
     algorithm = scene.extended
     func = algorithm.funcs[entry.func]
     if func.name in algorithm.outputs or not _free(func):
@@ -332,7 +334,7 @@ def _small(func: int, schedule: Schedule, algorithm: Algorithm) -> bool:
 
 
 def _levels(func: int, schedule: Schedule, algorithm: Algorithm) -> Iterator[tuple[Level, Level]]:
-    """Yield compute and store levels around all readers of a Func, the outermost first."""
+    """Yield compute and store levels around all reads of a Func, outermost first."""
     others = tuple(entry for entry in schedule.funcs if entry.func != func)
     trial = replace(schedule, funcs=(FuncSchedule(func, ROOT, ROOT), *others), clones=())
     try:
@@ -341,12 +343,12 @@ def _levels(func: int, schedule: Schedule, algorithm: Algorithm) -> Iterator[tup
         return
     uses = paths.uses.get(func, ())
     if any(use not in paths.stages for use in uses):
-        return  # read by an extern stage, which has no loops
+        return  # an extern stage reads it, which has no loops
     ways = [path for use in uses for path in paths.stages[use]]
     if not ways:
         return
     stages = _stages_of_loops({node.func for node in ways[0]}, others, algorithm)
-    free: list[Level] = []  # loops that a Func computed further in may be stored at
+    free: list[Level] = []  # possible store levels for compute levels further in
     for node in ways[0]:
         if node.func == func or node.mapping in ("vectorized", "unrolled"):
             return
@@ -364,7 +366,7 @@ def _levels(func: int, schedule: Schedule, algorithm: Algorithm) -> Iterator[tup
 def _stages_of_loops(
     funcs: set[int], entries: Sequence[FuncSchedule], algorithm: Algorithm
 ) -> dict[tuple[int, str], int]:
-    """Return the last stage that has each loop of some Funcs."""
+    """Return the last stage of each loop of `funcs`, by Func and loop."""
     found: dict[tuple[int, str], int] = {}
     for entry in entries:
         if entry.func in funcs:
@@ -377,8 +379,8 @@ def _holds(way: tuple[Node, ...], node: Node) -> bool:
     return any((each.func, each.loop) == (node.func, node.loop) for each in way)
 
 
-def nests(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
-    """Yield other loops for a Func where it is."""
+def loop_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Move]:
+    """Yield moves that change the loops of a Func without changing its levels."""
     func = scene.extended.funcs[entry.func]
     if entry.compute.kind == "inline" or not _free(func):
         return
@@ -427,7 +429,7 @@ def _steps(i: int, func: Func, stage: int, nest: StageSchedule) -> Iterator[Move
 
 
 def _blocks(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield the blocks of a Func, the usual one first: lanes of its values along its rows."""
+    """Yield shapes without tiles, the usual one first: vectors along the first dimension."""
     extents = scene.extents.get(func.name, ())
     dims = tuple(range(len(func.args)))
     along = [d for d in dims if LEAST_LANES <= extents[d] < np.inf] if extents else []
@@ -448,12 +450,12 @@ def _blocks(func: Func, scene: Scene) -> Iterator[NestShape]:
 
 
 def member_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield shapes of a Func that is computed in a loop of a reader."""
+    """Yield shapes for a Func that is computed at a loop of a reader."""
     yield from _blocks(func, scene)
 
 
 def root_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield shapes of a Func at root: untiled with parallel rows, tiles, tiles of tiles."""
+    """Yield shapes for a Func at root: untiled with parallel rows, tiles, nested tiles."""
     extents = scene.extents.get(func.name, ())
     tasks = TASKS_PER_CORE * scene.machine.cores
     for block in _blocks(func, scene):

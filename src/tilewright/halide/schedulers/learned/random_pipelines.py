@@ -1,9 +1,9 @@
-"""Random pipelines as data: the stages of a recipe, and the Halide pipeline that it describes.
+"""Random pipelines as data, and the Halide pipelines that they describe.
 
-The kinds of stages are those of Adams 2019 (stencils, unrolled and reduced; pooling; up- and
-downsampling; all-to-all over channels; scans; pointwise operations; histograms; casts) and some
-that it lacks: pyramids, gathers, scatters, Tuples, argmin, several outputs, boundary conditions.
-The same seed gives the same pipeline. Sizes are chosen such that a run takes some 0.2 to 20 ms.
+The kinds of stages are those of Adams 2019 (stencils, unrolled and as reductions; pooling; up- and
+downsampling; all-to-all over channels; scans; pointwise operations; histograms; casts) and further
+ones: pyramids, gathers, scatters, Tuples, argmin, several outputs, boundary conditions. The same
+seed gives the same pipeline. Sizes are such that a run takes about 0.2 to 20 ms.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-# Operations of a whole run, between which the size of the output is drawn: 0.2 to 20 ms.
+# Bounds of the operations per run, from which the output size is drawn: about 0.2 to 20 ms.
 LEAST_WORK, MOST_WORK = 2e6, 1.5e8
 CHANNELS = 3
 TYPES = ("uint8", "uint16", "int16", "int32", "float32")
 # Sums of 32-bit inputs would overflow, which Halide leaves undefined.
 INPUTS = ("uint8", "uint16", "int16", "float32")
-# With `limited`, the largest 32-bit result of floats that an index depends on; the weights of a
-# stage's sum add up to at most 49.
+# With `limited`, the bound of 32-bit integers cast from floats that an index depends on. The
+# weights of a stage's sum add up to at most 49, so that sums do not overflow.
 LARGEST = 2.0**24
 MOST_STAGES = 12
-# How often a stage is of a kind, relative to others.
+# Relative frequencies of the kinds of stages.
 KINDS = {
     "pointwise": 3,
     "combine": 3,
@@ -46,10 +46,10 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class RandomStage:
-    """One stage: what it does to the results number `sources`, 0 being the input.
+    """A stage that reads the results with the numbers `sources` (0: the input).
 
-    `along` is the dimension that it runs along, `radius` its reach, `choice` selects a variant,
-    `type` is that of its result.
+    `along` is the dimension of a one-dimensional stage, `radius` its radius in elements, `choice`
+    selects a variant, and `type` is the type of its result.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class RandomStage:
 
 @dataclass(frozen=True, slots=True)
 class RandomPipeline:
-    """A pipeline: its stages, the type of its input, and the extents of its outputs at scale 1."""
+    """A pipeline: its stages, input type, and the extents of outputs before up- or downsampling."""
 
     seed: int
     type: str
@@ -74,7 +74,7 @@ class RandomPipeline:
 def random_pipeline(
     seed: int, work: tuple[float, float] = (LEAST_WORK, MOST_WORK)
 ) -> RandomPipeline:
-    """Return the pipeline of a seed; `work` bounds its operations."""
+    """Return the pipeline of a seed; `work` holds the bounds of its operations."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, MOST_STAGES + 1))
     kinds, weights = list(KINDS), np.array(list(KINDS.values()), dtype=float)
@@ -108,7 +108,7 @@ def _rounded(extent: float) -> int:
 
 
 def _operations(stage: RandomStage) -> float:
-    """Return operations per point, roughly."""
+    """Return a rough number of operations per point."""
     reach = 2 * stage.radius + 1
     each = {"stencil": reach, "reduced": reach**2, "pool": 4, "argmin": 3 * reach}
     return float(each.get(stage.kind, 3.0))
@@ -118,11 +118,11 @@ def _operations(stage: RandomStage) -> float:
 
 
 def build(recipe: RandomPipeline, *, limited: bool = False) -> Any:
-    """Return the ``halide.Pipeline``, with estimates of its outputs.
+    """Return the ``halide.Pipeline`` with estimates of its outputs.
 
-    Halide bounds what an index depends on, and refuses the pipeline if a bound of a 32-bit sum
-    overflows. With `limited`, no sum is that large. Without it, which is how pipelines were built
-    that labels are recorded of, some pipelines do not compile.
+    Halide infers bounds of values that indices depend on, and refuses the pipeline if the bound of
+    a 32-bit sum overflows. With `limited`, such values are clamped so that none does. Without it,
+    some pipelines do not compile; recorded labels belong to pipelines without it.
     """
     import halide as hl
 
@@ -130,7 +130,7 @@ def build(recipe: RandomPipeline, *, limited: bool = False) -> Any:
 
 
 class _Builder:
-    """Builds the Funcs of a recipe: every one has the dimensions x, y and c."""
+    """Builds the Funcs of a recipe; all have the dimensions x, y and c."""
 
     def __init__(self, recipe: RandomPipeline, limited: bool) -> None:
         import halide as hl
@@ -144,7 +144,7 @@ class _Builder:
         image = hl.ImageParam(self.type(recipe.type), 3, "image")
         self.funcs = [hl.BoundaryConditions.repeat_edge(image)]
         self.kinds = [recipe.type]
-        # Extents over those of the recipe's, in powers of two: coordinates of every result.
+        # Downsampling of each result in x and y, as exponents of two.
         self.scales = [(0, 0)]
         for i, stage in enumerate(recipe.stages):
             self.add(i, stage)
@@ -178,10 +178,10 @@ class _Builder:
         self.kinds.append(self.kind)
         self.scales.append(self.scale)
 
-    # Every maker returns a Func of x, y and c.
+    # All makers (`_pointwise`, …) return a Func of x, y and c.
 
     def func(self, name: str, value: Any, kind: str | None = None) -> Any:
-        """Return a Func with a value, cast to the stage's type; nothing is undefined on the way."""
+        """Return a Func with `value`, cast to the stage's type without undefined results."""
         hl = self.hl
         made = hl.Func(name)
         value = value if isinstance(value, hl.Expr) else hl.Expr(value)
@@ -191,7 +191,7 @@ class _Builder:
         return made
 
     def wide(self, value: Any) -> Any:
-        """Return a value in a type that sums do not overflow."""
+        """Return a value in a type in which sums do not overflow."""
         hl = self.hl
         value = value if isinstance(value, hl.Expr) else hl.Expr(value)
         return hl.f32(value) if value.type().is_float() else hl.i32(value)
@@ -202,7 +202,7 @@ class _Builder:
         return source[tuple(at)]
 
     def index(self, value: Any, count: int) -> Any:
-        """Return a value as an index below `count`."""
+        """Return a value, clamped to an index in [0, count)."""
         hl = self.hl
         return hl.clamp(hl.i32(hl.clamp(self.wide(value), 0, 65535)), 0, count - 1)
 
@@ -366,7 +366,7 @@ class _Builder:
 
 
 def _read_by_indices(recipe: RandomPipeline) -> frozenset[int]:
-    """Return the numbers of the results that an index depends on."""
+    """Return the numbers of results that indices depend on."""
     found: set[int] = set()
     for i, stage in reversed(list(enumerate(recipe.stages))):
         if stage.kind in ("gather", "histogram") or i + 1 in found:

@@ -1,4 +1,4 @@
-"""Random schedules: walks of a few moves from the analytic schedules and the naive one."""
+"""Random schedules: walks of a few random moves from the analytic schedules and the naive one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tilewright.halide.schedulers.learned.moves import (
     Move,
     Scene,
     applied,
-    nests,
-    places,
+    level_moves,
+    loop_moves,
     violations,
 )
 from tilewright.halide.schedulers.prediction import predicted
@@ -24,43 +24,43 @@ from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import CpuMachine
 
-# Schedules of the analytic search that walks start from.
+# Number of schedules from the analytic search to start walks from.
 SEEDS = 4
 LONGEST_WALK = 8
-# Draws per schedule that is wanted.
+# Maximum number of draws per requested schedule.
 PATIENCE = 12
-# A walk's end is kept with a chance that falls with its predicted time to this power.
+# The end of a walk is kept with the probability (best / predicted time) ** GREED.
 GREED = 1.0
 
 
 def seeds(task: Task, count: int = SEEDS) -> list[Schedule]:
-    """Return the analytic search's best schedules for the estimated sizes, and the naive one."""
+    """Return the `count` best analytic schedules for the estimated sizes, and the naive one."""
     planned = plan(replace(task, exact_sizes=True), k=count)
     found = [exact_size(each.schedule) for each in planned]
     return list(dict.fromkeys([*found, naive(task)]))
 
 
 def scene_of(task: Task, schedule: Schedule) -> Scene:
-    """Return the scene of a schedule's moves.
+    """Return the scene for moves of a schedule.
 
     Raises `ScheduleError` if the task's machine is not a CPU.
     """
     if not isinstance(task.machine, CpuMachine):
-        raise ScheduleError("moves are for CPUs")
+        raise ScheduleError("random moves are only defined for schedules for CPUs")
     return Scene(task.algorithm, task.machine, schedule.clones)
 
 
 def random_move(
     schedule: Schedule, scene: Scene, rng: np.random.Generator
 ) -> tuple[Move, Schedule] | None:
-    """Return a random legal move of a random Func, and where it leads; None if none is found."""
+    """Return a random legal move of a random Func and its result; None if none is found."""
     for _ in range(PATIENCE):
         entry = schedule.funcs[int(rng.integers(len(schedule.funcs)))]
-        kind = places if rng.random() < 0.5 else nests
+        kind = level_moves if rng.random() < 0.5 else loop_moves
         moves = list(kind(entry, schedule, scene))
         if not moves:
             continue
-        # Each class of moves is as likely as any other, however many of it there are.
+        # All classes of moves are equally likely, regardless of their numbers.
         kinds = sorted({type(move).__name__ for move in moves})
         chosen = kinds[int(rng.integers(len(kinds)))]
         among = [move for move in moves if type(move).__name__ == chosen]
@@ -74,7 +74,7 @@ def random_move(
 def sampled(task: Task, count: int, seed: int) -> Iterator[Schedule]:
     """Yield up to `count` distinct legal schedules: the seeds, then ends of random walks.
 
-    Ends that the analytic model expects to be slow are less likely.
+    Schedules that the analytic model expects to be slow are less likely.
     """
     rng = np.random.default_rng(seed)
     starts = seeds(task)

@@ -1,4 +1,4 @@
-"""The learned scheduler: beam search from the analytic schedules, judged by the learned model."""
+"""The learned scheduler: beam search from the analytic schedules with the learned cost model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from tilewright.halide.schedulers.learned.sampling import SEEDS
 from tilewright.halide.schedulers.registry import naive, plan, sized, why_illegal
 from tilewright.halide.schedulers.task import Task
 
-# States that are made right at every size and checked, for each schedule that is wanted.
+# Maximum number of states to adapt to all sizes and to check, per requested schedule.
 TRIED = 6
 NO_GPU = (
-    "scheduler={0!r} schedules for CPUs only, as its model knows no GPU: use scheduler='analytic' "
+    "scheduler={0!r} supports only CPUs, because its model has no GPU: use scheduler='analytic' "
     "for the target {1!r}"
 )
-ONE_SIZE = "scheduler={0!r} takes one size: give one estimate of each name, or scheduler='analytic'"
+ONE_SIZE = (
+    "scheduler={0!r} supports only one size: give one estimate of each name, or use "
+    "scheduler='analytic'"
+)
 
 
 def plan_learned(
@@ -39,11 +42,18 @@ def plan_learned(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the learned model's best first.
 
-    The analytic search's best `least_analytic` are among them if `k` is larger. With `auto` its
-    best is the first unless the learned model expects another to be faster by more than its
-    uncertainty.
+    Args:
+        task: the pipeline, its machine and target.
+        k: the number of schedules.
+        least_analytic: if `k` is larger than 1, include as many of the best analytic schedules.
+        auto: put the best analytic schedule first, unless the learned model expects another to be
+            faster by more than its uncertainty.
+        seed: the seed of the search.
+        effort: the limits of the search.
+        model: the learned model, by default the shipped one.
 
-    Raises `TilewrightError` if the task is for a GPU, or has several sizes.
+    Raises:
+        TilewrightError: the task is for a GPU or has several sizes.
     """
     name = "auto" if auto else "learned"
     if task.gpu:
@@ -79,7 +89,7 @@ def plan_learned(
 def planned_state(
     state: State, known: PlannedSchedule | None, task: Task
 ) -> PlannedSchedule | None:
-    """Return a state as a plan, right at every size as the task asks; None if it is illegal."""
+    """Return the plan of a state, adapted to the sizes of the task; None if it is illegal."""
     if known is not None:
         return known
     schedule, doubts = sized(replace(state.schedule, target=task.target), task)
@@ -90,7 +100,7 @@ def planned_state(
 
 
 def _words(state: State) -> tuple[str, ...]:
-    """Return notes on a state for the reader."""
+    """Return the notes on a state for reports."""
     kinds = Counter(type(move).__name__ for move in state.moves)
     made = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     off = 100 * (math.exp(state.spread) - 1)
@@ -99,7 +109,7 @@ def _words(state: State) -> tuple[str, ...]:
 
 
 def _clearly_better(states: list[State], analytic: Schedule, residual: float) -> bool:
-    """Return whether the best state beats the analytic one by more than the model is off."""
+    """Return whether the best state beats the analytic one by more than the model's error."""
     own = next((s for s in states if s.schedule == exact_size(analytic)), None)
     if own is None:
         return True

@@ -1,4 +1,4 @@
-"""Shapes: the loops of one Func from a few numbers, in all its stages alike.
+"""Shapes: a few numbers that determine the loops of a Func, in the same way for all its stages.
 
 With two levels of tiles, blocks of two vectors by four rows, and one parallel loop, a stage becomes
 (innermost loop last)::
@@ -9,7 +9,7 @@ With two levels of tiles, blocks of two vectors by four rows, and one parallel l
           reductions:
             4 rows unrolled: 2 vectors unrolled: lanes vectorised
 
-Others can be computed at any of the loops outside the block.
+Other Funcs can be computed at any loop outside the block.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from tilewright.halide.ir.schedule import Fuse, ScheduledLoop, Split, StageSched
 
 @dataclass(frozen=True, slots=True)
 class NestShape:
-    """The loops of a Func, apart from sizes that `moves.Resize` changes later.
+    """The loops of a Func. `moves.Resize` may change sizes later.
 
-    `tiles` has the levels of tiles, the outermost first, each the size along every dimension of
-    the Func (0: not cut). `order` has the dimensions of the loops within every level, the
-    innermost first. A block has `vectors` vectors of `lanes` along the dimension `vector`, and
-    `rows` along `row`. The outermost `parallel` loops are fused and run in parallel.
+    Attributes:
+        tiles: the levels of tiles, outermost first: tile sizes by dimension of the Func (0: not
+            tiled).
+        order: the dimensions of the loops within each level, innermost first.
+        vector: the vectorised dimension; None: scalar code.
+        lanes: elements per vector.
+        vectors: vectors per block.
+        row: the dimension of the rows of a block.
+        rows: rows per block.
+        parallel: the number of outermost loops that are fused and run in parallel.
     """
 
     tiles: tuple[tuple[int, ...], ...] = ()
@@ -43,7 +49,7 @@ class NestShape:
 
 
 def stages_of(func: Func, shape: NestShape) -> tuple[StageSchedule, ...]:
-    """Return the nests of all stages of a Func in a shape."""
+    """Return the loop nests of all stages of a Func, given its shape."""
     return tuple(_stage(func, stage, shape) for stage in func.stages)
 
 
@@ -60,7 +66,7 @@ def _stage(func: Func, stage: Stage, shape: NestShape) -> StageSchedule:
         return inner
 
     def blocked(d: int, loop: str, root: str) -> None:
-        """Cut the block of dimension `d` off the loop, if it has any."""
+        """Split the block along dimension `d`, if any, off the loop."""
 
         def name(role: str) -> str:
             return part_of(root, role, stage.index)
@@ -102,7 +108,7 @@ def _stage(func: Func, stage: Stage, shape: NestShape) -> StageSchedule:
 def _parallel(
     loops: list[ScheduledLoop], count: int, splits: list[Split | Fuse], stage: int
 ) -> list[ScheduledLoop]:
-    """Fuse the outermost loops and run them in parallel."""
+    """Return the loops with the outermost `count` fused and parallel."""
     for i in range(min(count, len(loops)) - 1):
         fused = f"p{i}{stage_suffix(stage)}"
         splits.append(Fuse(loops[-2].name, loops[-1].name, fused))
@@ -113,9 +119,9 @@ def _parallel(
 
 
 def _cut(nest: StageSchedule) -> tuple[ScheduledLoop, ...]:
-    """Let Halide cut only loops around vectors, and guarded ones, into a body and borders.
+    """Return the loops; Halide may only partition those around vectors and with guarded tails.
 
-    Every cut multiplies the code inside.
+    Each partition into borders and a body copies the code within the loop.
     """
     mapped = {loop.name: loop.mapping for loop in nest.loops}
     may = {name for name, mapping in mapped.items() if mapping in ("vectorized", "unrolled")}
