@@ -128,7 +128,7 @@ def test_bad_records_are_named(tmp_path, capsys, records):
     cases = {
         "{": "line 1 of .* is not JSON",
         "[1]": "line 1 of .* is not a JSON object",
-        json.dumps({**good, "program": None}): 'line 1 of .* has no "program"',
+        json.dumps({**good, "program": None}): 'line 1 of .*: "program" is missing',
         json.dumps({**good, "size": [1]}): '"size" is not an object',
         json.dumps({**good, "estimates": 3}): '"estimates" cannot be used',
         json.dumps({**good, "estimates": [None]}): '"estimates" cannot be used',

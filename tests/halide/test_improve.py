@@ -135,7 +135,7 @@ def test_a_schedule_that_beats_ours_is_kept(monkeypatch):
     ("options", "message"),
     [
         ({"improve": True}, "mode='top' or 'tune'"),
-        ({"improve": True, "mode": "top", "keep_schedule": True}, "no keep_schedule"),
+        ({"improve": True, "mode": "top", "keep_schedule": True}, "leave out keep_schedule"),
     ],
 )
 def test_improving_excludes_other_options(options, message):
@@ -162,7 +162,7 @@ def test_a_serialised_schedule_by_hand_is_compared(tmp_path, monkeypatch):
 def test_a_serialised_schedule_of_another_pipeline_is_refused(tmp_path):
     task = make_task(blur(scheduled=False))
     for other in (blur(wide=True), blur(name="other_i")):
-        with pytest.raises(TilewrightError, match="another: it has inputs"):
+        with pytest.raises(TilewrightError, match="but the pipeline to compare has inputs"):
             hand_variant(hlpipe(other, tmp_path / "hand.hlpipe"), task)
     with pytest.raises(TilewrightError, match="there is no file"):
         hand_variant(str(tmp_path / "nowhere.hlpipe"), task)

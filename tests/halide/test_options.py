@@ -51,8 +51,8 @@ def test_an_earlier_name_that_says_nothing_leaves_the_group_as_it_is():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"keep_schedule": True, "discard_schedule": True}, "kept or discarded"),
-        ({"keep_schedule": True, "improve": True}, "no keep_schedule"),
+        ({"keep_schedule": True, "discard_schedule": True}, "only one of keep_schedule"),
+        ({"keep_schedule": True, "improve": True}, "leave out keep_schedule"),
         ({"k": 0}, "k=0"),
         ({"evaluations": 0}, "evaluations=0"),
         ({"existing": "drop"}, "refuse, keep, discard, improve"),

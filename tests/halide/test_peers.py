@@ -60,7 +60,7 @@ def test_each_gets_this_machine():
     on_gpu = {peer.name: peer for peer in peers("cuda", gpu("v100"))}
     assert list(on_gpu) == ["Li2018", "Anderson2021"]
     assert on_gpu["Anderson2021"].parameters["parallelism"] == "80"
-    with pytest.raises(TilewrightError, match="which GPU"):
+    with pytest.raises(TilewrightError, match="give the GPU"):
         peers("cuda")
 
 

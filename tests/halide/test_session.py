@@ -240,12 +240,12 @@ def test_for_a_gpu_that_is_not_here_there_is_a_oneshot_schedule(monkeypatch):
     ("options", "message"),
     [
         ({"mode": "best"}, "one of oneshot, top, tune"),
-        ({"k": 0}, "at least one"),
+        ({"k": 0}, "positive number of schedules"),
         ({"fusion": "overlap", "machine": "h100"}, "overlapped"),
         ({"target": "host", "machine": "h100"}, "give the target 'cuda'"),
         ({"target": "opencl", "machine": "h100"}, "device for cuda"),
         ({"target": "hosst"}, "hosst"),
-        ({"target": "host-vulkan"}, "no model"),
+        ({"target": "host-vulkan"}, "GPU interface of the target"),
         ({"machine": "h1000"}, "h1000"),
     ],
 )

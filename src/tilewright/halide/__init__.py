@@ -1,21 +1,21 @@
-"""Autoscheduling of Halide pipelines: analytic (Sioutas et al. 2020), searched, measured.
+"""Autoscheduling of Halide pipelines (Sioutas et al. 2020), with measurements and tuning.
 
-Data flows through the folders and files in this order:
+Start at `autoschedule.schedule`. Data flows through the folders and files in this order:
 
-- ``frontend``: a pipeline's bytes become an immutable `Algorithm`.
-- ``ir``: the data of all other folders: algorithms, schedules, loop nests, targets.
-- ``options``: the arguments of `schedule` and `compare`, in groups.
-- ``calibration``: a processor measured with kernels that Halide compiles, for the cost model.
-- ``analysis``: bounds, inlining, and what a scheduled program computes, stores and reads.
+- ``frontend``: reads a pipeline's bytes into an immutable `Algorithm`.
+- ``ir``: the data that all folders share: algorithms, schedules, loop nests, targets.
+- ``options``: the groups of arguments of `schedule` and `compare`.
+- ``calibration``: fits the cost models to a processor or a GPU.
+- ``analysis``: bounds, inlining, and the regions that a scheduled program computes and accesses.
 - ``legality``: whether Halide accepts a schedule, and at which sizes it is correct.
-- ``schedulers``: where schedules come from: naive, analytic, Halide's own (as peers).
-- ``search``: the best few by measuring, factors tuned.
-- ``emit``: a schedule as Halide's directives, as Python and as C++.
-- ``execution``: candidates built, verified and timed in worker processes.
+- ``schedulers``: naive, analytic and learned schedulers; Halide's autoschedulers for comparison.
+- ``search``: selects schedules by measuring them, and tunes their factors.
+- ``emit``: applies a schedule to a pipeline and prints it as Python or C++.
+- ``execution``: builds, verifies and times schedules in worker processes.
 - ``autoschedule``: `schedule` runs all of these.
 - ``result``: the chosen schedule with its measurements, to apply, print and explain.
-- ``comparison``: `compare` times it with hand-written schedules and with Halide's autoschedulers.
-- ``report``: explains a schedule: groups, loop nest, graph.
+- ``comparison``: `compare` times it against hand-written schedules and Halide's autoschedulers.
+- ``report``: describes a schedule: groups, loop nest, graph.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""`tilewright.schedule`: finds, verifies, measures and explains a schedule for a pipeline."""
+"""`tilewright.schedule`: find, verify and measure a schedule for a pipeline."""
 
 from __future__ import annotations
 
@@ -65,38 +65,41 @@ def schedule(
     name: str = "",
     **options: Unpack[ScheduleOptions],
 ) -> Result:
-    """Schedule a Halide pipeline.
+    """Return a schedule for a Halide pipeline, with its measurements.
 
     Args:
         pipeline: a ``halide.Func``, a list of them, a ``halide.Pipeline``, a Python
             ``halide.Generator``, serialised bytes, or a path: a ``.hlpipe`` file or
-            ``FILE.py:NAME``. It is not changed.
-        target: ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the
-            machine's.
+            ``FILE.py:NAME``. The pipeline itself is not changed.
+        target: ``host``, ``cuda``, ``opencl``, or a Halide target string; by default the target
+            of `machine`.
         machine: the machine to schedule for: a `CpuMachine` or `GpuMachine`, or the name of a GPU;
             by default this computer.
-        mode: ``oneshot``: the model's best that Halide can lower; no code is generated.
-            ``top``: the best ``k`` distinct schedules are built, verified and measured, and the
-            fastest is the result. ``tune``: like ``top``; then the tile sizes, vector widths and
-            unrolls of the best structures are tuned on measured times (`tilewright.tuning`).
-            ``given``: no search; the result is the schedule that the pipeline came with.
-        estimates: sizes and values that the pipeline lacks, by name:
-            ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. A list of these, one per size,
-            makes a schedule with separate loops for each of them (`Schedule.variants`), which is
-            correct at all other sizes; it is measured at each. Mode ``tune`` takes one size.
-        planning: which schedules are considered, and how an existing schedule is treated; see
+        mode: how the schedule is chosen.
+            ``oneshot``: the model's best schedule that Halide can lower; no code is generated.
+            ``top``: the fastest of the model's best ``k`` distinct schedules, which are built,
+            verified and measured.
+            ``tune``: like ``top``; then tile sizes, vector widths and unroll factors of the best
+            structures are tuned on measured times (`tilewright.tuning`).
+            ``given``: the schedule that the pipeline came with, without a search.
+        estimates: missing sizes and values of the pipeline, by name:
+            ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. With a list of such mappings, one
+            per size, the schedule has separate loops for each of these sizes
+            (`Schedule.variants`), is measured at each, and is correct at all other sizes. Mode
+            ``tune`` supports one size.
+        planning: which schedules to consider, and how to treat an existing schedule; see
             `Planning`.
-        measuring: inputs, and where measurements are kept; see `Measuring`.
+        measuring: the inputs, and the file of measurements; see `Measuring`.
         budget: limits on time, memory and parallel builds; see `Budget`.
         on_progress: called with a `Progress` on every change.
-        name: the pipeline's name; by default that of its file, Generator or output.
+        name: the name of the pipeline; by default that of its file, Generator or output.
         **options: fields of `planning`, `measuring` and `budget` as keyword arguments, which take
             precedence: ``schedule(pipeline, mode="top", k=3, time_limit=60)``.
             ``keep_schedule=True``, ``discard_schedule=True`` and ``improve=True`` are short for
             ``existing="keep"``, ``"discard"`` and ``"improve"``.
 
     Returns:
-        The schedule with all measurements, failed candidates included.
+        The schedule with all measurements, including those of failed candidates.
 
     Raises:
         TilewrightError: an error that the user can correct; the message names cause and cure.
@@ -157,12 +160,12 @@ def schedule(
 
 
 def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
-    """Return how a schedule that the pipeline came with is treated.
+    """Return how to treat a schedule that the pipeline came with.
 
-    Raises `TilewrightError` if the mode is unknown or does not fit the other arguments.
+    Raises `TilewrightError` if the mode is unknown or contradicts other arguments.
     """
     if mode not in get_args(Mode):
-        raise TilewrightError(f"mode={mode!r}: it is one of {', '.join(get_args(Mode))}")
+        raise TilewrightError(f"mode={mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
     if mode == "tune" and not isinstance(estimates, Mapping | None):
         raise TilewrightError(
             "mode='tune' tunes for one size: give one estimate of each name, or mode='top', which "
@@ -178,7 +181,7 @@ def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
 def _planned(
     task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule], seed: int
 ) -> list[PlannedSchedule]:
-    """Return the schedules that a mode considers: `given` ones, then the model's best first."""
+    """Return the schedules to consider: the `given` ones, then the model's, best first."""
     if mode == "given":
         return given
     fusion, objective = planning.fusion, planning.objective
@@ -195,7 +198,7 @@ def _planned(
     k = planning.k or TOP_K
     if planning.scheduler == "analytic":
         return [*given, *plan_sizes(task, k=k, fusion=fusion, objective=objective)]
-    # Measuring goes on from the best of them, of either search, in mode `tune`.
+    # Mode `tune` continues from the best measured schedules, so that both searches take part.
     least = k // 2 + 1 if mode == "tune" else 1
     auto = planning.scheduler == "auto"
     return [*given, *plan_learned(task, k=k, least_analytic=least, auto=auto, seed=seed)]
@@ -208,7 +211,7 @@ def _verified(
     facts: Mapping[str, str],
     watch: Watch,
 ) -> Result:
-    """Return the schedules, the first with its measurement and the others as planned."""
+    """Return the result with a measurement of the first schedule; others are not run."""
     outcome = measure_top(session, planned[:1], target=task.target, watch=watch)
     tried = (*outcome.tried, *(Tried(p, i + 1) for i, p in enumerate(planned[1:])))
     return conclude_oneshot(task, replace(outcome, tried=tried), facts)
@@ -222,7 +225,7 @@ def _measured(
     groups: Groups,
     watch: Watch,
 ) -> tuple[Outcome, dict[str, str]]:
-    """Measure the schedules, and tune them in mode ``tune``; return facts of the tuning, too."""
+    """Return the outcome of measuring, and of tuning in mode ``tune``, and facts for the report."""
     baseline = Variant(naive(task), target=task.target)
     if mode != "tune":
         return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}
@@ -243,7 +246,7 @@ def _measured(
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:
-    """Return the result with the measured time of each group, if there is time to measure."""
+    """Return the result with the measured time of each group, if time is left to measure."""
     groups = result.planned.groups
     if result.seconds is None or not groups:
         return result
@@ -258,19 +261,19 @@ def with_profile(session: Session, result: Result, watch: Watch) -> Result:
 
 
 def with_values(estimates: Estimates, values: Mapping[str, Any]) -> Estimates:
-    """Return estimates with the values of scalars, which hold at every size."""
+    """Return the estimates with the values of scalars added for all sizes."""
     if isinstance(estimates, Mapping | None):
         return {**(estimates or {}), **values}
     return [{**each, **values} for each in estimates]
 
 
 def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of scalars and the contents of buffers among `inputs`."""
+    """Return (values of scalars, contents of buffers) in `inputs`."""
     values, contents = {}, {}
     for name, given in (inputs or {}).items():
         if isinstance(given, int | float):
             values[name] = given
-        elif getattr(given, "shape", None) == ():  # of NumPy
+        elif getattr(given, "shape", None) == ():  # a NumPy scalar
             values[name] = given.item()
         else:
             contents[name] = given
@@ -281,7 +284,7 @@ def split_inputs(inputs: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict
 def open_session(
     task: Task, groups: Groups, watch: Watch, began: float, contents: Mapping[str, Any]
 ) -> Iterator[Session]:
-    """Workers and records for measuring the task; `began` is when the time limit started."""
+    """Open a session to measure the task; the time limit started at `began` (monotonic time)."""
     _, measuring, budget = groups
     with ExitStack() as stack:
         records = measuring.records
@@ -314,7 +317,7 @@ def conclude_sizes(
     opened: Callable[[Task], AbstractContextManager[Session]],
     watch: Watch,
 ) -> Result:
-    """Return the result of measuring at each of several sizes; `opened` makes a session for one."""
+    """Return the result of measuring at several sizes; `opened` opens a session for one size."""
     from tilewright.halide.search.at_every_size import measure_at_sizes
 
     several = mode == "top"
@@ -330,7 +333,7 @@ def conclude_sizes(
 
 
 def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """Return the model's best schedule with its measurement."""
+    """Return the result with the model's best schedule and its measurement."""
     first = outcome.tried[0]
     result = Result(
         task,
@@ -341,7 +344,7 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
         facts=facts,
     )
     if first.measurement is None:
-        return replace(result, notes=(f"Not verified: {outcome.stopped} came first.",))
+        return replace(result, notes=(f"Not verified, because of {outcome.stopped}.",))
     if first.ok:
         notes = (_reads_beyond(first),) if first.reads_beyond else ()
         return replace(result, verified=True, notes=notes)
@@ -349,13 +352,14 @@ def conclude_oneshot(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> 
 
 
 def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Result:
-    """Return the fastest schedule, or if none ran the best one left, with the reason.
+    """Return the result with the fastest schedule.
 
-    If every candidate failed and the search ended before the naive schedule ran, the result is the
-    model's best one with its failure.
+    If no schedule ran, it is the first one that was not tried, or else the naive schedule. If all
+    failed and the search ended before the naive schedule ran, it is the model's best with its
+    failure.
 
     Raises:
-        TilewrightError: nothing runs, the naive schedule included.
+        TilewrightError: all schedules fail, including the naive one.
     """
     best, facts = outcome.best, dict(facts)
     naive_ran = outcome.naive is not None and outcome.naive.ok
@@ -395,14 +399,14 @@ def conclude_top(task: Task, outcome: Outcome, facts: Mapping[str, str]) -> Resu
             verified=True,
             notes=(*result.notes, "All candidates failed; the result is the naive schedule."),
         )
-    # The time was up before the naive schedule ran.
+    # The search ended before the naive schedule ran.
     first = outcome.tried[0].measurement
     said = () if first is None else (failure(first),)
     return replace(result, measurement=first, verified=False, notes=(*result.notes, *said))
 
 
 def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str, ...]:
-    """Return notes on how the search ended, on failures, and on missing final rounds."""
+    """Return notes on an early end of the search, failures, and missing final rounds."""
     notes = []
     if outcome.stopped:
         so_far = "this is the best so far" if outcome.best else "no candidate has passed so far"
@@ -412,18 +416,20 @@ def _search_notes(outcome: Outcome, failed: Sequence[Measurement]) -> tuple[str,
         causes = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in counts.items())
         notes.append(f"{len(failed)} of {len(outcome.tried)} schedules failed: {causes}.")
     if outcome.final is None and outcome.best is not None and sum(t.ok for t in outcome.tried) > 1:
-        notes.append("There was no time for final rounds: it was chosen by times of separate runs.")
+        notes.append(
+            "There was no time for final rounds: the choice is based on separate measurements."
+        )
     return tuple(notes)
 
 
 def _reads_beyond(tried: Tried, alone: bool = False) -> str:
-    """Return the note on a schedule that reads too much; `alone` if none that does not has run."""
+    """Return the note on a schedule that reads too much; `alone`: all others failed or do too."""
     inputs = ", ".join(f"`{name}`" for name in tried.reads_beyond)
     region = f"This schedule reads {inputs} outside the region that the pipeline requires"
     return f"{region}; no other candidate is known to be correct." if alone else f"{region}."
 
 
 def failure(measurement: Measurement) -> str:
-    """Return why a candidate failed, as a sentence."""
+    """Return the reason for a candidate's failure, as a sentence."""
     said = f": {measurement.message}" if measurement.message else ""
     return f"{measurement.status.replace('_', ' ').capitalize()}{said}."

@@ -1,8 +1,7 @@
-"""Compares our schedule with others of the same pipeline, timed in one interleaved run.
+"""Compare Tilewright's schedule with others of the same pipeline, timed in the same rounds.
 
-Our leading schedules take part in the final rounds; the fastest there is "ours". If several lead
-together, its time is the least of several and so slightly optimistic, by less than the width of
-the intervals.
+Several of Tilewright's schedules may take part in the final rounds; the fastest is "ours". As the
+least of several times, its time is slightly optimistic, by less than the width of the intervals.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from tilewright.measure import Measurement
 from tilewright.report import Bar, Progress, ScheduleReport
 
 ROUNDS = 12
-SECONDS = 20.0  # budget of the interleaved rounds
+SECONDS = 20.0  # time limit of the final rounds
 HAND = "hand-written"
 ONESHOT = "Tilewright, one shot"
 OURS = "Tilewright"
@@ -71,9 +70,16 @@ OURS = "Tilewright"
 class Entry:
     """One schedule of the comparison.
 
-    `status` is the status of its search if that failed, else of its measurement. `seconds` is its
-    median time, with the interval from `low` to `high`. `slower` is its time over ours with an
-    interval, paired by round. `search_seconds` is the CPU time of an autoscheduler.
+    Attributes:
+        label: the name of the schedule.
+        status: the status of its search if that failed, else of its measurement.
+        seconds: its median time.
+        low: the lower end of the interval of `seconds`.
+        high: the upper end of the interval of `seconds`.
+        slower: its time over ours, paired by round, as (estimate, low, high).
+        message: the reason for a failure.
+        search_seconds: the CPU time of an autoscheduler.
+        measurement: its measurement in the final rounds.
     """
 
     label: str
@@ -94,33 +100,33 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All schedules of a pipeline that were compared, and ours as a `Result`.
+    """All compared schedules of a pipeline, and ours as a `Result`.
 
-    Where all of ours failed, the result is the naive schedule if that ran.
+    If all of ours failed, the result is the naive schedule, if that ran.
     """
 
     result: Result
     entries: tuple[Entry, ...]
 
     def entry(self, label: str) -> Entry:
-        """Return the entry of that label; KeyError if there is none."""
+        """Return the entry with this label; raise KeyError if there is none."""
         for entry in self.entries:
             if entry.label == label:
                 return entry
         raise KeyError(label)
 
     def explain(self) -> str:
-        """Return plain text, with the table of all schedules."""
+        """Return plain text with a table of all schedules."""
         from tilewright.report.text import explain
 
         return explain(self.report())
 
     def report(self) -> ScheduleReport:
-        """Return everything that a reader is shown, as data."""
+        """Return the report as data."""
         return self._with_bars().report()
 
     def write_page(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that a reader is shown as an HTML page.
+        """Write the report as an HTML page.
 
         Raises:
             TilewrightError: the file cannot be written.
@@ -131,7 +137,7 @@ class Comparison:
         return self._with_bars()._repr_html_()
 
     def _with_bars(self) -> Result:
-        """Our schedule, with the times of all."""
+        """Return our result with the times of all schedules."""
         return replace(self.result, comparison=tuple(map(_bar, self.entries)))
 
 
@@ -151,26 +157,27 @@ def compare(
     name: str = "",
     **options: Unpack[CommonOptions],
 ) -> Comparison:
-    """Compare our schedules with the naive one, Halide's autoschedulers' and a hand-written one.
+    """Compare Tilewright's schedules with others of the same pipeline.
 
-    Every measurement and every search of an autoscheduler is recorded and reused by the next run,
-    except the final rounds, which every run repeats.
+    The others are the naive schedule, those of Halide's autoschedulers, and a hand-written one, if
+    given. Measurements and searches are recorded and reused by later runs; only the final rounds
+    are repeated in each run.
 
     Args:
         pipeline: as for `tilewright.schedule`.
         target: as for `tilewright.schedule`.
         machine: as for `tilewright.schedule`.
-        hand: a function ``hand(target, …)`` of a Python file that builds the same pipeline with a
-            schedule (a `functools.partial` gives it further arguments), or a scheduled
-            serialisation of the same algorithm: bytes, or the path of a ``.hlpipe`` file.
-        estimates: sizes and values that the pipeline lacks, for a single size.
+        hand: a hand-written schedule: a function ``hand(target, …)`` of a Python file that builds
+            and schedules the same pipeline (use `functools.partial` for further arguments), or
+            the same pipeline with a schedule as bytes, or the path of a ``.hlpipe`` file.
+        estimates: missing sizes and values of the pipeline, for a single size.
         planning: how many of our schedules take part, and how they are found; `existing` must not
             be ``improve``, and fields for modes other than ``top`` have no effect.
-        measuring: inputs, and where measurements are kept.
-        budget: seconds, bytes and builds at a time.
-        peer_time: CPU seconds that each autoscheduler may use; one that fails is listed with the
-            reason.
-        peer_memory: bytes that each autoscheduler may use.
+        measuring: the inputs, and the file of measurements.
+        budget: limits on time, memory and parallel builds.
+        peer_time: limit on the CPU seconds of each autoscheduler. An autoscheduler that fails is
+            listed with the reason.
+        peer_memory: limit on the bytes of each autoscheduler.
         on_progress: as for `tilewright.schedule`.
         name: as for `tilewright.schedule`.
         **options: fields of `planning`, `measuring` and `budget` as keyword arguments.
@@ -183,7 +190,7 @@ def compare(
     )
     existing = groups.planning.existing
     if existing == "improve":
-        raise TilewrightError("compare measures a hand-written schedule, too: pass it as hand")
+        raise TilewrightError("compare cannot improve a schedule: give that schedule as hand")
     watch = Watch(on_progress)
     watch.enter("reading the pipeline")
     began = time.monotonic()
@@ -227,7 +234,7 @@ def compare(
 
 
 def _considered(task: Task, planning: Planning) -> list[PlannedSchedule]:
-    """Return the schedules that are compared, the model's best first."""
+    """Return our schedules to compare, the model's best first."""
     count = planning.k or TOP_K
     if planning.scheduler != "analytic":
         return plan_learned(task, k=count, auto=planning.scheduler == "auto")
@@ -235,10 +242,10 @@ def _considered(task: Task, planning: Planning) -> list[PlannedSchedule]:
 
 
 def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task: Task) -> Variant:
-    """Return the variant to measure for a hand-written schedule; `hand` is as for `compare`.
+    """Return the variant of a hand-written schedule, given as for `compare`.
 
-    Raises `TilewrightError` if a serialised pipeline does not have the task's inputs and
-    outputs, and what `source_of` raises.
+    Raises `TilewrightError` if a serialised pipeline has other inputs and outputs than the task;
+    also the errors of `source_of`.
     """
     if callable(hand):
         return Variant(handwritten=source_of(hand), target=task.target, name=HAND)
@@ -246,13 +253,14 @@ def hand_variant(hand: Callable[..., Any] | bytes | str | os.PathLike[str], task
     theirs, ours = interface(import_pipeline(data)), interface(task.algorithm)
     if theirs != ours:
         raise TilewrightError(
-            f"the hand-written pipeline is another: it has {theirs}, where the pipeline has {ours}"
+            f"the hand-written pipeline has {theirs}, but the pipeline to compare has {ours}: give "
+            "a schedule of the same pipeline"
         )
     return Variant(serialized=data, target=task.target, name=HAND)
 
 
 def interface(algorithm: Algorithm) -> str:
-    """Describe the inputs, scalars and outputs of a pipeline in words."""
+    """Return a description of a pipeline's inputs, scalars and outputs."""
     inputs = sorted(f"{p.name} ({p.type}, {p.dimensions}D)" for p in algorithm.parameters)
     outputs = [algorithm.by_name[name] for name in algorithm.outputs]
     made = [f"{', '.join(map(str, f.types))} of {len(f.args)} dimensions" for f in outputs]
@@ -260,9 +268,9 @@ def interface(algorithm: Algorithm) -> str:
 
 
 def source_of(hand: Callable[..., Any]) -> Source:
-    """Return where a function is, for a worker to build its pipeline again.
+    """Return the file and name of a function, so that a worker can call it.
 
-    Raises `TilewrightError` if it is not a function of a file.
+    Raises `TilewrightError` if it is not a function at the top level of a file.
     """
     arguments: dict[str, Any] = {}
     if isinstance(hand, partial):
@@ -271,8 +279,8 @@ def source_of(hand: Callable[..., Any]) -> Source:
     path = inspect.getsourcefile(hand) if inspect.isfunction(hand) else None
     if path is None or hand.__qualname__ != hand.__name__ or not Path(path).is_file():
         raise TilewrightError(
-            "the hand-written schedule must be a function at the top level of a Python file, "
-            "which worker processes can load"
+            "the hand-written schedule must be a function at the top level of a Python file, so "
+            "that worker processes can load it"
         )
     content = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:32]
     return Source(str(Path(path).resolve()), hand.__name__, content, arguments)
@@ -310,7 +318,7 @@ def peer_schedules(
 
 
 def peer_variant(found: PeerSchedule, target: str) -> Variant:
-    """Return a peer's schedule as something to measure."""
+    """Return the variant to measure of a peer's schedule."""
     return Variant(
         serialized=found.serialized, target=target, name=found.peer.name, env=found.peer.env
     )
@@ -319,7 +327,7 @@ def peer_variant(found: PeerSchedule, target: str) -> Variant:
 def _entries(
     outcome: Outcome, labels: Sequence[str], searched: Mapping[str, PeerSchedule]
 ) -> tuple[Entry, ...]:
-    """Return an entry per label: of its search if that failed, else of the final rounds."""
+    """Return one entry per label: its failed search, or its measurement in the final rounds."""
     best, oneshot = outcome.best, key_of(outcome.tried[0])
     ours = key_of(best) if best is not None and best.final else ""
     keys = {OURS: oneshot if best is None else ours, ONESHOT: oneshot}
@@ -365,7 +373,7 @@ def _entry(outcome: Outcome, label: str, key: str, ours: str, search: PeerSchedu
 
 
 def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entry:
-    """Return the entry of a schedule that did not get to the final rounds."""
+    """Return the entry of a schedule that did not take part in the final rounds."""
     alone = next((t.measurement for t in outcome.tried if key_of(t) == key), None)
     if key == NAIVE:
         alone = outcome.naive
@@ -374,7 +382,7 @@ def _missing(outcome: Outcome, label: str, key: str, used: float | None) -> Entr
     if outcome.stopped:
         status, message = "timeout", f"not compared: {outcome.stopped}"
     else:
-        status, message = "not_compared", "none of our schedules gave right answers"
+        status, message = "not_compared", "no schedule of Tilewright gave right answers"
     return Entry(label, status, message=message, search_seconds=used)
 
 

@@ -1,7 +1,7 @@
 """Arguments of `tilewright.schedule` and `tilewright.compare`, in three groups.
 
-`Planning` says which schedules are considered, `Measuring` how they are measured, and `Budget` sets
-limits. Every field is also accepted as a keyword argument, and `existing` in three short forms:
+`Planning` selects the schedules to consider, `Measuring` says how they are measured, and `Budget`
+sets limits. All fields are also accepted as keyword arguments, and `existing` in three short forms:
 ``schedule(pipeline, k=3, keep_schedule=True)`` is
 ``schedule(pipeline, planning=Planning(k=3, existing="keep"))``.
 """
@@ -20,48 +20,49 @@ from tilewright.records import Records
 
 Mode = Literal["oneshot", "top", "tune", "given"]
 Existing = Literal["refuse", "keep", "discard", "improve"]
-TOP_K = 5  # schedules that are measured unless `Planning.k` says otherwise
+TOP_K = 5  # default number of schedules to measure
 EVALUATIONS = 60
 CANDIDATE_SECONDS = 120.0
 CANDIDATE_BYTES = 8 << 30
 IMPROVE = (
-    "to improve a schedule is to measure it and others: give mode='top' or 'tune', and no "
+    "improving a schedule requires measurements: give mode='top' or 'tune', and leave out "
     "keep_schedule"
 )
 
 
 @dataclass(frozen=True)
 class Planning:
-    """Which schedules are considered.
+    """The schedules to consider.
 
     Args:
-        k: how many schedules to find, all returned in ``Result.top``; by default one in mode
+        k: the number of schedules to find, all returned by ``Result.top``; by default 1 in mode
             ``oneshot`` and 5 in other modes.
-        evaluations: how many schedules mode ``tune`` measures in addition to the planned ones;
-            it stops earlier if little is left to gain.
-        fusion: on GPUs, how Funcs may be computed inside others' tiles: ``nested`` (Sioutas
+        evaluations: the number of schedules that mode ``tune`` measures in addition to the
+            planned ones; it stops earlier if little gain is expected.
+        fusion: on GPUs, how Funcs may be computed within the tiles of others: ``nested`` (Sioutas
             2020, Section 4.3), ``overlapped`` or ``none``.
-        objective: on GPUs, what the search minimises: the predicted ``time``, or the cost of
-            ``sioutas`` (2020), as that paper has it.
-        scheduler: ``analytic``, or ``learned``: a beam search from the analytic schedules, over
-            more of the space, judged by a cost model that measurements have corrected; CPUs only.
-            ``auto``: the learned one's best where its model expects a clear gain. In mode ``tune``,
-            both measure other structures before the sizes of the best are tuned.
-        existing: what to do with Funcs that have been scheduled already. ``refuse`` them;
-            ``keep`` them as they are; ``discard`` their schedules (estimates and bounds stay, and
-            `Result.apply` needs the pipeline without them); or ``improve``: discard them, and
-            make the schedule that the pipeline came with a candidate of ``top`` and ``tune``,
-            named "given", so that the result is never slower than it.
-        check: in mode ``oneshot``, let Halide lower the schedule, and take the next one if it
-            refuses.
-        calibration: use what ``tilewright machine --calibrate`` has measured in the cost model of
-            CPUs, and what ``--calibrate-gpu`` has fitted in the time model of GPUs, if anything.
-        exact_sizes: make a schedule for the estimated sizes only; it may fail at other sizes, see
-            `Result.requirements`. By default a schedule is correct at every size that the
-            pipeline allows, and as fast at the estimated ones.
+        objective: on GPUs, what the search minimises: the predicted ``time``, or the cost in
+            Sioutas 2020 (``sioutas``).
+        scheduler: ``analytic``; ``learned``: a beam search from the analytic schedules over a
+            larger space, with a cost model corrected by measurements (CPUs only); or ``auto``:
+            the best analytic schedule, unless the learned model expects a clear gain. In mode
+            ``tune``, ``learned`` and ``auto`` also measure other structures before tuning.
+        existing: how to treat Funcs that are already scheduled. ``refuse``: raise an error.
+            ``keep``: do not change them. ``discard``: remove their schedules; estimates and
+            bounds stay, and `Result.apply` needs the pipeline without schedules. ``improve``:
+            like ``discard``, and the schedule that the pipeline came with is a candidate, named
+            "given", of ``top`` and ``tune``: the result is never slower than it.
+        check: in mode ``oneshot``, let Halide lower the schedule; if it refuses, try the next
+            one.
+        calibration: use the measurements of ``tilewright machine --calibrate`` in the cost model
+            of CPUs and the constants of ``--calibrate-gpu`` in the time model of GPUs, if there
+            are any.
+        exact_sizes: plan for the estimated sizes only; the schedule may fail at other sizes (see
+            `Result.requirements`). By default a schedule is correct at all sizes that the
+            pipeline allows, and equally fast at the estimated ones.
 
     Raises:
-        TilewrightError: a count is not positive, or a word is not one of those above.
+        TilewrightError: a count is not positive, or a choice is unknown.
     """
 
     k: int | None = None
@@ -77,28 +78,30 @@ class Planning:
     def __post_init__(self) -> None:
         """Check the values."""
         if self.k is not None and self.k < 1:
-            raise TilewrightError(f"k={self.k}: at least one schedule is needed")
+            raise TilewrightError(f"k={self.k}: give a positive number of schedules")
         if self.evaluations < 1:
-            raise TilewrightError(f"evaluations={self.evaluations}: at least one is needed")
+            raise TilewrightError(f"evaluations={self.evaluations}: give a positive number")
         for name, kind in (("existing", Existing), ("scheduler", Scheduler)):
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
-                raise TilewrightError(f"{name}={getattr(self, name)!r}: it is one of {known}")
+                raise TilewrightError(
+                    f"{name}={getattr(self, name)!r} is unknown: use one of {known}"
+                )
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """How schedules are measured, and where measurements are kept.
+    """How schedules are measured and where measurements are stored.
 
     Args:
-        inputs: the contents of each input, by name: an array (axis d is dimension d), a ``.npy``
-            file, a pair ``(low, high)`` for random contents, or a function of the shape; for a
-            scalar its value. By default random, from `seed`.
+        inputs: the contents of inputs by name: an array (axis d is dimension d), a ``.npy`` file,
+            a range ``(low, high)`` of random contents, or a function that takes the shape and
+            returns an array; for a scalar, its value. By default random, from `seed`.
         seed: the seed of random inputs and of the tuner.
-        verify: in modes that measure nothing, build the schedule and compare its answers with
-            those of an unscheduled run.
-        records: the file of measurements (by default one in the user's cache directory), or open
-            `Records`. Recorded candidates are not measured again, unless `remeasure`.
+        verify: in modes without measurements, build the schedule, and compare its answers with a
+            plain run of the pipeline.
+        records: the file of measurements, by default in the user's cache directory, or open
+            `Records`. Recorded candidates are not measured again.
         remeasure: measure recorded candidates again.
     """
 
@@ -114,11 +117,11 @@ class Budget:
     """Limits of a run.
 
     Args:
-        time_limit: seconds for the complete run, None for no limit. At the limit, as on Ctrl-C, the
-            best so far is returned.
-        jobs: number of parallel builds; by default one per core.
-        candidate_time: seconds that one candidate may use.
-        candidate_memory: bytes that one candidate may use.
+        time_limit: seconds for the complete run; None: no limit. At the limit, and on Ctrl-C, the
+            best schedule so far is returned.
+        jobs: the number of parallel builds; by default one per core.
+        candidate_time: seconds to build one candidate; half of that (10 s at least) to run it.
+        candidate_memory: bytes of memory per candidate.
     """
 
     time_limit: float | None = None
@@ -215,14 +218,14 @@ def _with(group: G, given: Mapping[str, Any]) -> G:
 
 
 def _short_forms(given: dict[str, Any]) -> Existing | None:
-    """Remove the short forms of `existing` from `given`; return the value that they stand for."""
+    """Remove the short forms of `existing` from `given`; return the value that they mean."""
     keep, discard, improve = (
         given.pop(name, False) for name in ("keep_schedule", "discard_schedule", "improve")
     )
     if keep and improve:
         raise TilewrightError(IMPROVE)
     if keep and discard:
-        raise TilewrightError("a schedule is kept or discarded: give one of the two")
+        raise TilewrightError("give only one of keep_schedule and discard_schedule")
     if improve:
         return "improve"
     return "keep" if keep else "discard" if discard else None

@@ -30,13 +30,21 @@ from tilewright.report import Attempt, Bar, ScheduleReport, SizeRow, units
 class Result:
     """A schedule for a pipeline, with its measurements.
 
-    `schedule` is the chosen schedule as data; `apply`, `to_python`, `to_cpp` and `to_json` use it.
-    `measurement` is its measurement, None if it was not run. `verified` says whether its answers
-    were right, None if it was not run. `naive` is the naive schedule's measurement in the same
-    final rounds, if any. `tried` has every planned schedule in the model's order, and
-    `group_seconds` the measured time of each group. For a schedule for several sizes, `at_sizes`
-    has the measurements at each size, the largest first; all other figures are those at the
-    largest size.
+    For several sizes, all figures except `at_sizes` are those at the largest size.
+
+    Attributes:
+        task: the pipeline, its machine and target.
+        planned: the chosen schedule with the model's predictions.
+        mode: the mode of the search.
+        verified: whether its answers were right; None if it was not run.
+        measurement: its measurement; None if it was not run.
+        naive: the measurement of the naive schedule in the same final rounds, if any.
+        tried: all planned schedules in the model's order.
+        notes: notes on the search for the report.
+        group_seconds: the measured time of each group.
+        comparison: the times of other authors' schedules (`tilewright.compare`).
+        at_sizes: for several sizes, the measurements at each, largest first.
+        facts: further facts for the report, by name.
     """
 
     task: Task = field(repr=False)
@@ -54,23 +62,23 @@ class Result:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule as data."""
+        """The chosen schedule as data."""
         return self.planned.schedule
 
     @property
     def seconds(self) -> float | None:
-        """Median time of a run, None if it was not measured."""
+        """Median time of a run in seconds; None if it was not measured."""
         measured = self.measurement
         return measured.median if measured is not None and measured.ok and measured.times else None
 
     @cached_property
     def predicted(self) -> float | None:
-        """The predicted time of a run in seconds, None if there is no prediction."""
+        """The predicted time of a run in seconds; None if there is no prediction."""
         return with_prediction(self.planned, self.task).seconds
 
     @property
     def speedup(self) -> float | None:
-        """The speedup over the naive schedule, None if either is not measured."""
+        """The speedup over the naive schedule; None if either was not measured."""
         if self.naive is None or not self.naive.ok or not self.seconds:
             return None
         return self.naive.median / self.seconds
@@ -86,14 +94,14 @@ class Result:
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """The measurements of all schedules that were run, in the model's order, with failures."""
+        """The measurements of all schedules that were run, and failures, in the model's order."""
         return tuple(t.measurement for t in self.tried if t.measurement is not None)
 
     def top(self, k: int | None = None) -> list[Result]:
         """Return the best `k` schedules (all by default), each as a `Result`, best first.
 
-        Measured schedules are ordered by their time, then the others by the model's rank; failed
-        ones are left out.
+        Measured schedules come first, ordered by time; then unmeasured ones in the model's order.
+        Failed schedules are omitted.
         """
         ranked = [t for t in Outcome(self.tried).ranking if t.measurement is None or t.ok]
         results = [
@@ -113,10 +121,10 @@ class Result:
         return results[:k]
 
     def apply(self, pipeline: Any) -> None:
-        """Apply the schedule to a live pipeline: the original, or the same one built again.
+        """Apply the schedule to the original pipeline, or to the same pipeline built again.
 
-        `pipeline` is a ``halide.Func``, Funcs, or a ``halide.Pipeline``; its Funcs must not
-        have been scheduled. Raises `ScheduleError` if the pipeline computes something else.
+        `pipeline` is a ``halide.Func``, a list of Funcs, or a ``halide.Pipeline``, without a
+        schedule. Raises `ScheduleError` if it is a different pipeline.
         """
         from tilewright.halide.emit.apply import apply
         from tilewright.halide.frontend.live import to_pipeline
@@ -126,8 +134,8 @@ class Result:
     def to_python(self, name: str = "schedule", runtime_checks: bool = False) -> str:
         """Return a Python module with a function `name` that schedules a fresh pipeline.
 
-        A comment lists the `requirements`. With `runtime_checks`, a function ``NAME_refuses``
-        checks at run time whether outputs have the required sizes.
+        A comment lists the `requirements`. With `runtime_checks`, the module also has a function
+        ``NAME_refuses``, which checks at run time whether outputs have the required sizes.
         """
         from tilewright.halide.emit.printing import to_python
 
@@ -151,7 +159,7 @@ class Result:
         return to_json(self.schedule, indent)
 
     def explain(self) -> str:
-        """Return plain text: how fast, and why; a table with one row per group of Funcs."""
+        """Return plain text: times, speedup, and a table with one row per group of Funcs."""
         from tilewright.report.text import explain
 
         return explain(self.report())
@@ -162,7 +170,7 @@ class Result:
         return report_html(self.report())
 
     def write_page(self, path: str | os.PathLike[str]) -> None:
-        """Write everything that a reader is shown as an HTML page.
+        """Write the report as an HTML page.
 
         Raises:
             TilewrightError: the file cannot be written.
@@ -172,7 +180,7 @@ class Result:
         write_text(path, schedule_page(self.report()))
 
     def report(self) -> ScheduleReport:
-        """Return everything that a reader is shown, as data."""
+        """Return the report as data."""
         from tilewright.halide.report.explain import schedule_report
 
         report = schedule_report(
@@ -203,13 +211,13 @@ class Result:
         """Return the interval of the speedup, paired by round; None if either is not measured."""
         if self.speedup is None or self.naive is None or self.measurement is None:
             return None
-        # A slow naive schedule takes part in the first rounds only.
+        # A slow naive schedule only takes part in the first rounds.
         rounds = min(len(self.naive.times), len(self.measurement.times))
         ratio = ratio_interval(self.naive.times[:rounds], self.measurement.times[:rounds])
         return ratio.low, ratio.high
 
     def _sizes(self) -> tuple[SizeRow, ...]:
-        """Return a row for each size that the schedule was made for, where there are several."""
+        """Return one row per size of a schedule for several sizes, else none."""
         algorithm = with_clones(self.task.algorithm, self.schedule.clones)
         found = []
         for i, size in enumerate(self.planned.sizes):
@@ -244,7 +252,7 @@ class Result:
         )
 
     def _runner_up(self) -> tuple[str, ...]:
-        """Return a sentence on the schedule that came second in the search, if it says."""
+        """Return a note on the second-best schedule of a one-shot search, if it is known."""
         second = self.planned.runner_up
         if second is None or self.mode != "oneshot":
             return ()
@@ -255,8 +263,8 @@ class Result:
         beyond = [r for r in self.requirements if r.on == "input"]
         if beyond and self.verified is None:
             outputs.append(
-                "At sizes that its tiles do not divide it may read inputs further out than the "
-                "unscheduled pipeline does."
+                "At sizes that are not multiples of its tiles, this schedule may read inputs "
+                "outside the region that the unscheduled pipeline requires."
             )
         return tuple(outputs)
 

@@ -308,5 +308,5 @@ def test_an_unknown_objective_is_refused():
     out = hl.Func("out")
     out[x] = x
     out.set_estimates([(0, 1024)])
-    with pytest.raises(TilewrightError, match="objective='speed': is unknown: use one of time"):
+    with pytest.raises(TilewrightError, match="objective='speed' is unknown: use one of time"):
         plan(make_task(out, machine=GPU), objective="speed")

@@ -114,7 +114,7 @@ def test_illegal_moves_are_refused_with_a_reason():
 def test_a_move_of_a_func_that_is_not_there_is_refused():
     made = task(2)
     scene, states = walked(made, 0, 0, 1)
-    with pytest.raises(ScheduleError, match="not the schedule's"):
+    with pytest.raises(ScheduleError, match="the schedule has no entry for Func"):
         moves.applied(states[0], moves.Inline(10_000), scene)
 
 

@@ -1,7 +1,7 @@
-"""The cost models fitted to a machine.
+"""Calibration of the cost models for a machine.
 
-A processor is measured with kernels that Halide compiles; the time model of a GPU is fitted to a
-file of measured schedules.
+The rates of a processor are measured with kernels that Halide compiles. The constants of the time
+model of a GPU are fitted to a file of measured schedules.
 """
 
 import lazy_loader

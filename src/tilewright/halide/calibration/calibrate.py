@@ -1,4 +1,4 @@
-"""Measure this processor with kernels that Halide compiles."""
+"""Measure the rates of this processor with kernels that Halide compiles."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ PRELOAD = (
     "tilewright.halide.calibration.measuring",
     "tilewright.halide.execution.runner:warm:host",
 )
-# Time limit of the rounds; compiling the kernels and starting a worker take about five more.
+# Time limit of the rounds; compiling the kernels and starting a worker take about 5 s more.
 SECONDS = 8.0
-# One call is the whole measurement.
+# A single call of `run` does all measurements.
 _ONCE = Timing(
     warmup=0, min_samples=1, max_samples=1, seconds=0.0, sample_seconds=0.0, verify=False
 )
 
 
 def calibrate(machine: CpuMachine, seconds: float = SECONDS) -> Calibration:
-    """Measure this processor, described by `machine`, for `seconds` plus compile time.
+    """Measure this processor and return its calibration.
 
-    Raises `TilewrightError` if that fails or hardly anything settled.
+    Args:
+        machine: the description of this processor.
+        seconds: the time limit, without the time to compile the kernels.
+
+    Raises:
+        TilewrightError: the measurement fails, or most quantities do not converge.
     """
     model = model_of(machine)
     payload = {
@@ -57,7 +62,7 @@ def calibrate(machine: CpuMachine, seconds: float = SECONDS) -> Calibration:
     if 2 * len(doubtful) > len(found):
         raise TilewrightError(
             f"{len(doubtful)} of {len(found)} quantities did not settle within {seconds:g} s "
-            f"({', '.join(doubtful)}): other programs disturb this machine too much; measure "
-            "again when it is quieter"
+            f"({', '.join(doubtful)}), because other programs use this machine: measure again "
+            "when its load is lower"
         )
     return result

@@ -1,16 +1,16 @@
-"""The time model of GPUs fitted to a file of measured schedules.
+"""Fit the time model of a GPU to a file of measured schedules.
 
-Every line of the file is a JSON object, one schedule. The file may be compressed (``.gz``).
+Each line of the file is a JSON object for one schedule. The file may be compressed (``.gz``).
 
 | key | meaning |
 |---|---|
 | `program` | the pipeline: an example, ``FILE.py:function`` or ``FILE.hlpipe`` |
-| `size` | arguments of the function (may be left out) |
-| `estimates` | sizes and values that the pipeline lacks, as for `schedule` (may be left out) |
-| `schedule` | the schedule, as `Result.to_json` writes it; lines without one are left out |
-| `seconds` | of a run, with all launches; or `cycles`, those of all kernels without launches |
-| `kernels` | the launches: ``kernel``, ``blocks``, ``threads``, ``cycles`` (may be left out) |
-| `right` | whether the answers were right (may be left out); if not, the line is left out |
+| `size` | arguments of the function (optional) |
+| `estimates` | missing sizes and values of the pipeline, as for `schedule` (optional) |
+| `schedule` | the schedule, as in `Result.to_json`; lines without one are skipped |
+| `seconds` | time of a run with launches; or `cycles`: cycles of all kernels without launches |
+| `kernels` | the launches: ``kernel``, ``blocks``, ``threads``, ``cycles`` (optional) |
+| `right` | whether the answers were right (optional); if not, the line is skipped |
 """
 
 from __future__ import annotations
@@ -44,22 +44,28 @@ from tilewright.halide.schedulers.task import Task, make_task
 from tilewright.machines import GpuCalibration, GpuMachine, gpu_facts
 from tilewright.shapes import damaged, parse_json
 
-# A fit has as many unknowns; with fewer schedules the priors decide.
+# The number of fitted constants: fewer schedules cannot determine them.
 LEAST_SCHEDULES = len(PRIORS)
-# Loads a pipeline from what a record calls its program, and the arguments of its function.
+# Loads a pipeline, given the `program` and the `size` of a record.
 Load = Callable[[str, Mapping[str, Any]], Any]
 
 
 def calibrate_gpu(path: str | Path, machine: GpuMachine, load: Load) -> GpuCalibration:
-    """Fit the time model to the records in a file.
+    """Return the calibration of the time model, fitted to the records in a file.
 
-    Raises `TilewrightError` if the file cannot be read, a line is not a record, or too few are
-    usable, and whatever `load` raises.
+    Args:
+        path: the file of records.
+        machine: the GPU on which the records were measured.
+        load: returns a pipeline, given the `program` and the `size` of a record.
+
+    Raises:
+        TilewrightError: the file cannot be read, a line is not a record, or too few records are
+            usable; also the errors of `load`.
     """
     if machine.clock_hz is None or machine.memory_bandwidth is None:
         raise TilewrightError(
-            f"the clock and the bandwidth of {machine.name} are not known, so that no time can be "
-            "predicted: describe it in a JSON file (--gpu FILE.json)"
+            f"the clock and the bandwidth of {machine.name} are unknown, so that times cannot be "
+            "predicted: describe the GPU in a JSON file (--gpu FILE.json)"
         )
     observed = list(_observed(Path(path), machine, load))
     if len(observed) < LEAST_SCHEDULES:
@@ -80,7 +86,7 @@ def calibrate_gpu(path: str | Path, machine: GpuMachine, load: Load) -> GpuCalib
 
 
 def _error(observed: Sequence[Observation], machine: GpuMachine, c: GpuConstants) -> float:
-    """Return the median factor between predicted and measured times, at least 1."""
+    """Return the median factor between predicted and measured times (1: equal)."""
     assert machine.clock_hz is not None
     predicted = predicted_cycles(observed, machine, c) / machine.clock_hz
     logs = [
@@ -97,7 +103,7 @@ def _observed(path: Path, machine: GpuMachine, load: Load) -> Iterator[Observati
         place = f"line {number} of {path}"
         program, size = row.get("program"), row.get("size") or {}
         if not isinstance(program, str):
-            raise TilewrightError(f'{place} has no "program" that is a text')
+            raise TilewrightError(f'{place}: "program" is missing or not a string')
         if not isinstance(size, dict):
             raise TilewrightError(f'{place}: "size" is not an object')
         key = repr((program, sorted(size.items()), row.get("estimates")))
@@ -113,7 +119,7 @@ def _observed(path: Path, machine: GpuMachine, load: Load) -> Iterator[Observati
 def _observation(
     row: Mapping[str, Any], place: str, program: str, task: Task
 ) -> Observation | None:
-    """Return one record with its counts; None if the sizes of its schedule cannot be known."""
+    """Return the observation of a record; None if its schedule's sizes cannot be determined."""
     assert isinstance(task.machine, GpuMachine)
     c = GpuConstants()
     kernels = _kernels(row, place)
@@ -131,7 +137,7 @@ def _observation(
 
 
 def _kernels(row: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """Return the recorded launches; raises `TilewrightError` where one lacks what it needs."""
+    """Return the recorded launches. Raises `TilewrightError` if a value is missing or invalid."""
     kernels = row.get("kernels") or []
     wanted = {"kernel": str, "blocks": list, "threads": list, "cycles": int | float}
     for kernel in kernels if isinstance(kernels, list) else [kernels]:
@@ -141,8 +147,8 @@ def _kernels(row: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
             positive = all(isinstance(n, int) and n > 0 for n in counts)
             if not isinstance(value, kind) or not positive:
                 raise TilewrightError(
-                    f'{place}: a launch in "kernels" has {name} {value!r}; it needs "kernel" (its '
-                    'name), "blocks" and "threads" (extents), and "cycles"'
+                    f'{place}: a launch in "kernels" has {name} {value!r}: give "kernel" (its '
+                    'name), "blocks" and "threads" (positive extents), and "cycles"'
                 )
     return list(kernels)
 
@@ -154,7 +160,7 @@ def _seconds(
     c: GpuConstants,
     place: str,
 ) -> float:
-    """Return the seconds of a run; launches are added to recorded cycles."""
+    """Return the seconds of a run; with recorded cycles, the time of launches is added."""
     for name in ("seconds", "cycles"):
         value = row.get(name)
         if value is None:
@@ -170,7 +176,7 @@ def _seconds(
 
 
 def fitted_numbers(calibration: GpuCalibration) -> list[tuple[str, float, str]]:
-    """Return the constants that a calibration sets: name, value and unit of each."""
+    """Return the constants that a calibration sets, as (name, value, unit)."""
     return [
         (each.name, each.value, each.unit)
         for each in sheet(fitted_constants(calibration))
@@ -179,7 +185,7 @@ def fitted_numbers(calibration: GpuCalibration) -> list[tuple[str, float, str]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file of JSON lines, with their numbers."""
+    """Yield (line number, object) of a file of JSON lines."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8") as file:

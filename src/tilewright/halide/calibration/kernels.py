@@ -1,7 +1,7 @@
-"""The kernels that a calibration times, each compiled by Halide.
+"""The kernels that a calibration times, compiled by Halide.
 
-Every kernel repeats its work in a loop of its own, so that starting it costs next to nothing.
-What a call takes is divided by its amount: bytes, steps, values or tasks.
+Each kernel repeats its work in an internal loop, so that the time to start it is negligible. The
+time of a call is divided by its amount of work: bytes, steps, values or loops.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 
 FLOAT_BYTES = 4
 LINE_BYTES = 64
-# Elements of a row of the arrays that are copied: a multiple of every vector and of the line.
+# Elements per row of copied arrays: a multiple of all vector lengths and of a cache line.
 ROW = 1024
-# Vectors of a row that are copied at a time.
+# Vectors copied per iteration of the unrolled loop.
 UNROLLED = 4
-# Operations of xorshift (Marsaglia 2003): each takes a cycle, and waits for the previous one.
+# Shifts of xorshift (Marsaglia 2003): each operation depends on the previous one, latency 1 cycle.
 SHIFTS = (13, 17)
 SHIFT_ROUNDS = 8
 CYCLES_PER_STEP = 2.0 * len(SHIFTS) * SHIFT_ROUNDS + 1.0
-# Multiplications and additions of each value of a task that has something to do.
+# Multiplications and additions per value of a task.
 TASK_DEGREE = 12
 
 
 @dataclass(frozen=True)
 class Microbenchmark:
-    """A compiled function to time: `run` does `amount` of the measured work.
+    """A compiled function to time: `run` does `amount` units of the measured work.
 
-    With `parallel` it runs on all cores, and time has to be read off the wall.
+    With `parallel` it runs on all cores and must be timed by wall time.
     """
 
     name: str
@@ -41,14 +41,15 @@ class Microbenchmark:
     keep: tuple[Any, ...] = ()
 
     def run(self) -> None:
-        """Run it once."""
+        """Run the function once."""
         self.pipeline.realize(self.output)
 
 
 def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Microbenchmark:
-    """Make a kernel that adds a number to arrays; it reads and writes `size` / 2 bytes per task.
+    """Return a kernel that copies arrays and adds a number.
 
-    Each of `tasks` passes over arrays of its own. The amount is the bytes read and written.
+    Each of `tasks` parallel tasks makes `passes` passes over separate arrays. A pass reads `size` /
+    2 bytes and writes as many. The amount is the bytes read and written.
     """
     rows = max(1, size // (2 * ROW * FLOAT_BYTES))
     x, y, t = hl.vars("x y t")
@@ -69,7 +70,10 @@ def copying(name: str, size: int, passes: int, tasks: int, lanes: int) -> Microb
 
 
 def chasing(name: str, size: int, steps: int) -> Microbenchmark:
-    """Make a kernel that follows a chain through an array of `size` bytes, one line per step."""
+    """Return a kernel that follows a random chain of cache lines in `size` bytes.
+
+    The amount is in steps, one line each.
+    """
     lines = max(2, size // LINE_BYTES)
     stride = LINE_BYTES // FLOAT_BYTES
     order = np.random.default_rng(0).permutation(lines)
@@ -79,14 +83,14 @@ def chasing(name: str, size: int, steps: int) -> Microbenchmark:
     r = hl.RDom([(0, steps)], "r")
     out = hl.Func(name)
     out[()] = 0
-    # The loop's variable moves no step to another line.
-    place = hl.unsafe_promise_clamped(out[()] | (r.x & 1), 0, lines * stride - 1)
-    out[()] = source[place & ~(stride - 1)]
+    # The loop variable prevents hoisting; it does not change the cache line.
+    index = hl.unsafe_promise_clamped(out[()] | (r.x & 1), 0, lines * stride - 1)
+    out[()] = source[index & ~(stride - 1)]
     return _compiled(name, [out], hl.Buffer(hl.Int(32), []), float(steps), keep=(source,))
 
 
 def counting(name: str, steps: int) -> Microbenchmark:
-    """Return a chain of shifts and exclusive ors; the amount is in cycles."""
+    """Return a kernel with a chain of shifts and exclusive ors; the amount is in cycles."""
     r = hl.RDom([(0, steps)], "r")
     out = hl.Func(name)
     out[()] = hl.u32(1)
@@ -99,23 +103,23 @@ def counting(name: str, steps: int) -> Microbenchmark:
 
 
 def gathering(name: str, passes: int, lanes: int) -> Microbenchmark:
-    """Make a kernel of look-ups in a small table at given places; the amount is in values."""
-    places = np.random.default_rng(0).permutation(ROW).astype(np.int32)
-    where, source = hl.Buffer(places), hl.Buffer(np.ones(ROW, dtype=np.float32))
+    """Return a kernel of vector gathers from a small table; the amount is in values."""
+    order = np.random.default_rng(0).permutation(ROW).astype(np.int32)
+    indices, source = hl.Buffer(order), hl.Buffer(np.ones(ROW, dtype=np.float32))
     x = hl.Var("x")
     r = hl.RDom([(0, passes)], "r")
     out = hl.Func(name)
     out[x] = hl.undef(hl.Float(32))
-    place = hl.unsafe_promise_clamped(where[x] ^ (r.x & 1), 0, ROW - 1)
-    out[x] = source[place] + hl.f32(r.x)
+    index = hl.unsafe_promise_clamped(indices[x] ^ (r.x & 1), 0, ROW - 1)
+    out[x] = source[index] + hl.f32(r.x)
     out.bound(x, 0, ROW)
     out.update().reorder(x, r.x).vectorize(x, lanes)
     result = hl.Buffer(np.zeros(ROW, dtype=np.float32))
-    return _compiled(name, [out], result, float(passes * ROW), keep=(where, source))
+    return _compiled(name, [out], result, float(passes * ROW), keep=(indices, source))
 
 
 def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> Microbenchmark:
-    """Loops of `tasks` short tasks, in parallel or one after another; the amount is in loops."""
+    """Return a kernel of loops over `tasks` short tasks; the amount is in loops."""
     x, t = hl.vars("x t")
     r = hl.RDom([(0, passes)], "r")
     out = hl.Func(name)
@@ -134,9 +138,10 @@ def tasking(name: str, tasks: int, passes: int, lanes: int, parallel: bool) -> M
 
 
 def faulting(name: str, size: int, fresh: bool) -> Microbenchmark:
-    """Make a kernel that writes `size` bytes and reads one line in 16; the amount is in bytes.
+    """Return a kernel that writes `size` bytes and reads one element per cache line.
 
-    The array is `fresh`, allocated by the run, or one that is kept.
+    The array is allocated by each run if it is `fresh`, and reused otherwise. The amount is in
+    bytes.
     """
     rows = size // (ROW * FLOAT_BYTES)
     x, y = hl.vars("x y")

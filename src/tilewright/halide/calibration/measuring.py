@@ -1,8 +1,8 @@
-"""The measurements of a calibration, inside a worker process.
+"""The measurements of a calibration, in a worker process.
 
-All kernels take turns in rounds, so that a disturbance of some seconds meets each of them a few
-times only, and the best of each counts. What runs on one core is timed by the thread's CPU time,
-which other programs' work does not lengthen; what runs on all cores by the wall's.
+All kernels take turns in rounds, so that a disturbance of some seconds affects only a few samples
+of each. The best sample counts. Kernels on one core are timed by the thread's CPU time, which does
+not include the time of other programs; kernels on all cores are timed by wall time.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from tilewright.halide.calibration.kernels import (
     tasking,
 )
 
-# Bytes that one call of a copying kernel moves, at least: a fraction of a millisecond.
+# Least bytes per call of a copying kernel: a fraction of a millisecond.
 CALL_BYTES = 4 << 20
-# Arrays for the rate of memory: beyond any part of a third level that is a core's own.
+# Sizes of arrays to measure the memory rate: larger than a core's part of any third-level cache.
 LEAST_MEMORY_BYTES = 64 << 20
 MOST_MEMORY_BYTES = 256 << 20
-# Larger than what C libraries keep when it is freed (glibc: 32 MiB).
+# Larger than the blocks that C libraries keep after free (glibc: up to 32 MiB).
 FAULT_BYTES = 40 << 20
 CHASE_STEPS = 20_000
 CLOCK_STEPS = 20_000
 GATHER_PASSES = 300
 FEW_TASKS, MANY_TASKS, TASK_LOOPS = 16, 64, 20
-# A pause after which the threads of Halide's pool sleep.
+# After this pause, the threads of Halide's pool are asleep.
 PAUSE_SECONDS = 0.002
-# Samples of each kernel: at least, and at most.
+# Least samples to converge, and maximum number of calls, per kernel.
 LEAST_SAMPLES, MOST_SAMPLES = 5, 200
 CALLS_PER_ROUND = 3
-# The best has settled when the next this many are within this much of it.
+# A kernel has converged if this many further samples are within this share of the best.
 NEXT_BEST = 2
 SETTLED_SPREAD = 0.1
-# A sample on all cores counts where they have worked for it this share of the time.
+# A sample on all cores is valid if the CPU time is at least this share of cores x wall time.
 WORKING_SHARE = 0.85
-# The spread in JSON if there are too few samples for one.
+# The value of the spread in JSON if there are too few samples.
 UNKNOWN_SPREAD = 1e9
 
 
@@ -52,7 +52,8 @@ UNKNOWN_SPREAD = 1e9
 class Series:
     """The samples of one kernel, in seconds per call.
 
-    A sample on all cores counts where `least_cores` have worked for it all the time.
+    Before each sample there is a `pause` in seconds. A sample of a parallel kernel is valid if its
+    CPU time is at least `least_cores` times its wall time; others are counted as `disturbed`.
     """
 
     kernel: Microbenchmark
@@ -80,17 +81,17 @@ class Series:
 
     @property
     def tries(self) -> int:
-        """Samples, and those that were disturbed."""
+        """The number of valid and disturbed samples."""
         return len(self.samples) + self.disturbed
 
     @property
     def best(self) -> float:
-        """Seconds per unit of the kernel's amount."""
+        """The best time in seconds per unit of the kernel's amount."""
         return min(self.samples, default=math.inf) / self.kernel.amount
 
     @property
     def spread(self) -> float:
-        """The relative distance of the next best samples from the best."""
+        """The relative difference between the best and the (`NEXT_BEST` + 1)-th best sample."""
         ordered = sorted(self.samples)
         if len(ordered) <= NEXT_BEST or ordered[0] <= 0.0:
             return float("inf")
@@ -98,15 +99,15 @@ class Series:
 
     @property
     def settled(self) -> bool:
-        """Whether the best has been seen more than once."""
+        """Whether several samples agree with the best."""
         return len(self.samples) >= LEAST_SAMPLES and self.spread <= SETTLED_SPREAD
 
 
 class Calibrator:
-    """Measures the processor it runs on; the builder of a measuring worker.
+    """Measures the processor that it runs on, in a measuring worker.
 
-    The payload has `cores`, `vector_bytes`, `l1_bytes`, `l2_bytes` (a core's share), `l3_bytes`,
-    `memory_bytes` (None if unknown) and `seconds`, what the rounds may take.
+    The payload has `cores`, `vector_bytes`, `l1_bytes` and `l2_bytes` (per core), `l3_bytes`,
+    `memory_bytes` (None if unknown) and `seconds`, the time limit of the rounds.
     """
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
@@ -118,10 +119,10 @@ class Calibrator:
         self._rounds = 0
 
     def run(self) -> None:
-        """Measure in rounds until everything has settled or time is up."""
+        """Measure in rounds until all kernels have converged or the time limit is reached."""
         end = time.perf_counter() + self._seconds
         for series in self._series.values():
-            series.kernel.run()  # touches pages, wakes threads
+            series.kernel.run()  # touch pages and start threads
         while time.perf_counter() < end:
             waiting = [s for s in self._series.values() if not s.settled]
             if not waiting or all(s.tries >= MOST_SAMPLES for s in waiting):
@@ -134,7 +135,7 @@ class Calibrator:
                     break
 
     def details(self) -> dict[str, Any]:
-        """Return the quantities, as plain data."""
+        """Return the quantities as JSON data."""
         return {"quantities": quantities(self._series), "rounds": self._rounds}
 
 
@@ -151,7 +152,7 @@ def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
     l3 = max(int(machine["l3_bytes"]), l2)
     known = machine["memory_bytes"] or 2**40
     memory = min(max(2 * l3, LEAST_MEMORY_BYTES), MOST_MEMORY_BYTES, known // 8)
-    # Well inside the second level; beyond it, but inside a core's part of the third.
+    # Within the second level; larger than it, but within a core's part of the third.
     sizes = {"l2": max(l2 // 2, 2 * int(machine["l1_bytes"])), "l3": min(4 * l2, l3 // 2)}
     found = [counting("clock", CLOCK_STEPS), gathering("gather", GATHER_PASSES, lanes)]
     for name, size in sizes.items():
@@ -180,7 +181,7 @@ def kernels_for(machine: Mapping[str, Any]) -> list[Microbenchmark]:
 
 
 def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
-    """Return the quantities computed from the kernels' times, each with its samples."""
+    """Return the quantities computed from the kernels' times, each with unit and spread."""
 
     def figure(unit: str, names: tuple[str, ...], value: Callable[..., float]) -> dict[str, Any]:
         used = [series[name] for name in names]
@@ -207,7 +208,7 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         span = MANY_TASKS - FEW_TASKS
 
         def task(few: float, many: float, serial: float) -> float:
-            # The overhead of a task on one of the cores.
+            # The overhead per task on one core.
             return max((many - few) / span * cores - serial / MANY_TASKS, 0.0)
 
         found["task"] = figure("seconds", ("tasks_few", "tasks_many", "tasks_serial"), task)
@@ -218,7 +219,7 @@ def quantities(series: Mapping[str, Series]) -> dict[str, dict[str, Any]]:
         if not math.isfinite(entry["value"]) or (
             entry["value"] <= 0.0 and name not in ("task", "launch")
         ):
-            # The difference is not positive, or nothing was sampled.
+            # The difference is not positive, or there are no samples.
             entry.update(value=0.0, settled=False)
         if not math.isfinite(entry["spread"]):
             entry["spread"] = UNKNOWN_SPREAD
