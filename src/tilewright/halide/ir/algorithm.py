@@ -1,9 +1,9 @@
 """The computation of a Halide pipeline without its schedule: the immutable `Algorithm`.
 
-An `Algorithm` is read from Halide's own serialisation (see `tilewright.halide.frontend.importer`).
-Expressions form a graph in which equal subexpressions are one object, so they compare by
-identity and every walk over them memoises on identity: Halide's expressions share
-subexpressions so heavily that a tree walk may take exponential time.
+`tilewright.halide.frontend.importer` reads an `Algorithm` from Halide's serialisation. Expressions
+form a graph in which equal subexpressions are one object, so they compare by identity. Every walk
+over them must memoise on identity: Halide's expressions share subexpressions heavily, and a walk
+over the tree may take exponential time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ VariableKind = Literal["var", "rvar", "param"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A loop variable, a reduction variable, or a scalar parameter of the pipeline."""
+    """A loop variable (``var``), a reduction variable (``rvar``) or a scalar parameter."""
 
     name: str
     kind: VariableKind
@@ -59,8 +59,8 @@ class Variable:
 class Op:
     """An operator. `name` is one of the keys of `OPERATORS`; operands are in source order.
 
-    ``select`` takes (condition, then, else). Division and modulus round as Halide's do:
-    towards the sign of the divisor for integers, so that ``0 <= a % b < |b|``.
+    ``select`` takes (condition, then, else). Integer division and modulus are Halide's: the
+    quotient is rounded such that ``0 <= a % b < |b|``.
     """
 
     name: str
@@ -73,7 +73,10 @@ CallKind = Literal["func", "image", "intrinsic", "extern"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A value of a Func, of an input image or embedded buffer, an intrinsic, or a C function."""
+    """A read of a Func, an input image or an embedded buffer; or an intrinsic or C function call.
+
+    `value_index` is the position of the value in a Func's Tuple.
+    """
 
     name: str
     kind: CallKind
@@ -96,8 +99,8 @@ LoopKind = Literal["pure", "pure_rvar", "impure_rvar"]
 class Loop:
     """One loop of an unscheduled stage.
 
-    A ``pure`` loop runs over a dimension of the Func. A ``pure_rvar`` may run in any order
-    and in parallel, an ``impure_rvar`` only in its own order.
+    A ``pure`` loop runs over a dimension of the Func. A ``pure_rvar`` is a reduction variable whose
+    iterations may run in any order and in parallel; those of an ``impure_rvar`` must run in order.
     """
 
     name: str
@@ -117,8 +120,8 @@ class ReductionVariable:
 class Stage:
     """A pure definition (index 0) or an update definition of a Func.
 
-    `args` are the left-hand coordinates, `values` one expression per Tuple element, and
-    `loops` the loops around the assignment, innermost first. `predicates` restrict the
+    `args` are the coordinates on the left-hand side, `values` has one expression per Tuple element,
+    and `loops` are the loops around the assignment, innermost first. `predicates` restrict the
     reduction domain (``RDom.where``).
     """
 
@@ -143,8 +146,8 @@ class Stage:
 class ExternStage:
     """An extern definition: a C function and its arguments.
 
-    `reads` names the Funcs and images that it reads completely, `expressions` are its scalar
-    arguments, and `arguments` gives the kind of each argument in order: ``func``, ``image``,
+    `reads` names the Funcs and images that it reads, each of them completely. `expressions` are its
+    scalar arguments. `arguments` gives the kind of every argument in order: ``func``, ``image``,
     ``buffer`` or ``expression``.
     """
 
@@ -171,9 +174,10 @@ class Span:
 class Func:
     """One Func: its dimensions, the types of its values, and its stages.
 
-    `estimates` has an entry for every dimension for which the user gave one. `scheduled` says that
-    the user has already scheduled it; `memoized` and extern Funcs are never rescheduled. `strides`
-    are the strides, in elements, that the buffers of an output are constrained to.
+    `estimates` maps arguments to the ranges that the user estimated, and `bounds` to those that the
+    user promised. `scheduled` is whether the user has already scheduled the Func; `memoized` and
+    extern Funcs are never rescheduled. `strides` are the strides, in elements, that an output
+    buffer must have, None where the user did not constrain one.
     """
 
     name: str
@@ -189,12 +193,12 @@ class Func:
 
     @property
     def fixed(self) -> bool:
-        """Whether the scheduler must leave the Func at root as it is."""
+        """Whether the Func must be computed at root with its given schedule: extern or memoised."""
         return self.extern is not None or self.memoized
 
     @property
     def pure(self) -> bool:
-        """Whether the Func is a single pure definition, the only kind that Halide can inline."""
+        """Whether the Func has a single pure definition; Halide can inline no other Func."""
         return self.extern is None and len(self.stages) == 1
 
     @property
@@ -207,8 +211,9 @@ class Func:
 class Parameter:
     """A scalar or buffer argument of the pipeline (`dimensions` is 0 for a scalar).
 
-    `estimates` has the range of each dimension of a buffer, if known, and `strides` the stride, in
-    elements, if the user fixed it (for interleaved images, for example).
+    `estimates` has the estimated range of each dimension of a buffer, None if there is none.
+    `strides` has the stride in elements where the user fixed it (for interleaved images, for
+    example), else None.
     """
 
     name: str
@@ -231,10 +236,10 @@ class EmbeddedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A Func that replaces another in the calls of `caller`, or everywhere if that is empty.
+    """A wrapper or clone that the user made with ``Func.in_`` or ``Func.clone_in``.
 
-    Made by ``Func.in_`` and ``Func.clone_in``. The calls in an `Algorithm` are those after
-    the substitution.
+    `caller` calls `wrapper` in place of `wrapped`; if `caller` is empty, every Func does. The calls
+    in an `Algorithm` are those after the substitution.
     """
 
     wrapped: str
@@ -244,9 +249,9 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a Func that a schedule makes for some of its readers; all fields are names.
+    """A copy of a Func that a schedule makes for some of its readers; Funcs are given by name.
 
-    A `wrapper` reads the original instead of computing its values again.
+    With `wrapper`, the copy reads the original instead of computing its values again.
     """
 
     name: str
@@ -259,15 +264,15 @@ class Copy:
 class Algorithm:
     """A whole pipeline.
 
-    `funcs` are in realisation order (producers first), `outputs` the names of those the
-    caller asks for. `digest` identifies the computation up to the names of Funcs, variables
-    and reduction variables, so that the same pipeline built twice has one digest; names of
-    parameters, which are the pipeline's interface, count. Estimates do not: they are `Func`'s
-    and `Parameter`'s, and `scalars` has those of the scalar parameters. `requirements` are the
-    conditions that the pipeline checks when it starts.
+    `funcs` are in realisation order (producers first), and `outputs` names those that the caller
+    receives. `digest` identifies the computation. It does not depend on the names of Funcs,
+    variables and reduction variables, so the same pipeline built twice has one digest. It does
+    depend on the names of parameters, which are the pipeline's interface. It does not depend on
+    estimates; those of scalar parameters are in `scalars`. `requirements` are the conditions that
+    the pipeline checks when it starts. `serialized` is Halide's serialisation.
 
-    Where a schedule copies Funcs, `copies` lists them and `original` is the algorithm without
-    them (see `tilewright.halide.ir.clones`); the digest and the bytes remain those of `original`.
+    If a schedule copies Funcs, `copies` lists the copies and `original` is the algorithm without
+    them (see `tilewright.halide.ir.clones`). `digest` and `serialized` remain those of `original`.
     """
 
     funcs: tuple[Func, ...]
@@ -284,10 +289,10 @@ class Algorithm:
 
     @cached_property
     def symbols(self) -> dict[str, int | float]:
-        """Values, as estimated, of the variables of kind ``param`` that expressions use.
+        """Estimated values of the variables of kind ``param`` that expressions use.
 
-        They are the scalar parameters and an input's ``NAME.min.D``, ``NAME.extent.D``
-        and ``NAME.stride.D``, for dimension D, and the same of an output.
+        These are the scalar parameters and, for dimension D of an input or output,
+        ``NAME.min.D``, ``NAME.extent.D`` and ``NAME.stride.D`` (in elements).
         """
         values: dict[str, int | float] = dict(self.scalars)
         ranges = [(p.name, p.estimates, p.strides) for p in self.parameters if p.is_buffer]
@@ -325,7 +330,7 @@ class Algorithm:
 
     @cached_property
     def halide_order(self) -> dict[str, int]:
-        """The position of each Func in Halide's own realisation order, which depends on names."""
+        """The position of each Func in Halide's realisation order, which depends on names."""
         order: dict[str, int] = {}
         entered: set[str] = set()
         stack = [(name, False) for name in reversed(self.outputs)]
@@ -363,9 +368,9 @@ class Algorithm:
 
 
 def parameters_used(algorithm: Algorithm) -> frozenset[str]:
-    """Return the names of scalars, and of inputs' bounds (``im.extent.0``), that any stage uses.
+    """Return the scalars and the bounds of inputs (``im.extent.0``) that any stage uses, by name.
 
-    Names that only occur in the pipeline's requirements are left out.
+    The pipeline's requirements do not count as uses.
     """
     roots: list[Expr] = []
     for func in algorithm.funcs:

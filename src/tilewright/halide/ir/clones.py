@@ -1,7 +1,7 @@
-"""Funcs that a schedule copies for some of their readers: ``Func.clone_in`` and ``Func.in_``.
+"""Copy Funcs for some of their readers, as a schedule asks: ``Func.clone_in`` and ``Func.in_``.
 
-A Func with two readers can then be computed in two ways, for example once per row for one reader
-and at every point for the other. Everything that checks, costs or shows a schedule works on
+With a copy, a Func with two readers can be computed in two ways, for example once per row for one
+reader and at every point for the other. All code that checks, costs or shows a schedule works on
 `with_clones`: the algorithm with the copies.
 """
 
@@ -42,13 +42,14 @@ class CloneCall:
 
 
 def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
-    """Return the algorithm after cloning: each copy right after the Func that it is made of.
+    """Return the algorithm with copies, each directly after the Func that it is made of.
 
-    Several copies of one Func are in the order of `clones`. The copies' readers call them, and the
-    copies have the calls of their originals. If `algorithm` was already extended, its clones are
-    ignored. Without clones the result is the given algorithm.
+    Several copies of one Func are in the order of `clones`. Readers of a copy call the copy, and a
+    copy calls the same Funcs as its original. Copies that `algorithm` already has are dropped
+    first. Without clones the result is the algorithm without copies.
 
-    Raises `ScheduleError` if `clone_problems` finds one.
+    Raises:
+        ScheduleError: A clone cannot be made (see `clone_problems`).
     """
     base = algorithm.original or algorithm
     return _extended(base, tuple(clones)) if clones else base
@@ -65,7 +66,7 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
     redirected: list[dict[str, str]] = [{} for _ in sources]
     for i, clone in enumerate(clones):
         if not clone.wrapper:
-            redirected[count + i][names[clone.func]] = names[count + i]  # its own updates
+            redirected[count + i][names[clone.func]] = names[count + i]  # reads in its updates
         for reader in clone.readers:
             _redirect(redirected[reader], names[clone.func], names[count + i])
     funcs = []
@@ -92,7 +93,7 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
 
 
 def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
-    """Return the clones with which an algorithm was extended."""
+    """Return the clones that an algorithm was extended with."""
     base = algorithm.original or algorithm
     places = dict(base.order)
     places |= {copy.name: len(base.funcs) + i for i, copy in enumerate(algorithm.copies)}
@@ -105,10 +106,10 @@ def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
 def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCall, ...]:
     """Return the calls of ``clone_in`` and ``in_`` that make the clones, in order.
 
-    Halide refuses to clone a Func twice. So a second copy is a copy of the first, which is made
-    for the readers of both; Halide follows such chains. Halide cannot clone a wrapped Func either,
-    so wrappers come after clones. Consumers come first, because a copy may be a reader, and copies
-    keep the calls of their originals.
+    Halide can clone a Func only once. The first copy is therefore made for the readers of all
+    copies, and the second is a copy of the first; Halide follows such chains. Halide cannot clone a
+    wrapped Func, so wrappers come after clones. Consumers come before producers, because a copy may
+    be a reader, and copies keep the calls of their originals.
     """
     base = algorithm.original or algorithm
     count = len(base.funcs)
@@ -131,7 +132,7 @@ def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCal
 
 
 def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
-    """Return the calls in an order in which the source and readers of each are made before it."""
+    """Return the calls sorted so that the source and readers of each exist before it."""
     left = list(calls)
     result: list[CloneCall] = []
     while left:
@@ -143,19 +144,19 @@ def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
 
 
 def originals(algorithm: Algorithm) -> dict[int, int]:
-    """Map each original Func's place in the given algorithm to that in the extended one."""
+    """Map each Func's position in the algorithm without copies to that in the one with copies."""
     base = algorithm.original or algorithm
     return {i: algorithm.order[func.name] for i, func in enumerate(base.funcs)}
 
 
 def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str]:
-    """Return the copies' names by Halide's names, which its profiler and code show."""
+    """Map Halide's names of copies, which its profiler and code show, to the names used here."""
     extended = with_clones(algorithm, clones)
     named: dict[int, str] = {}
     result = {}
     for call in clone_calls(algorithm, clones):
         func = named.get(call.func, extended.funcs[call.func].name)
-        # Halide counts the clones of the very Func; by how they are made each is the first.
+        # The number counts clones of one Func; each Func here is cloned once (see clone_calls).
         name = f"{func}_wrapper$0" if call.wrapper else f"{func}_clone$0"
         if len(call.readers) == 1:
             (reader,) = call.readers
@@ -167,7 +168,7 @@ def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str
 
 
 def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
-    """Yield why clones cannot be made: each time a Func's name and a sentence."""
+    """Yield every reason why clones cannot be made, as a Func's name and a sentence."""
     base = algorithm.original or algorithm
     count = len(base.funcs)
     unknown = list(_unknown_sources(count, clones))
@@ -181,10 +182,10 @@ def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tu
         if (func.fixed or func.scheduled) and not clone.wrapper:
             yield func.name, "an extern, memoised or already scheduled Func cannot be cloned"
         if any(func.name in (link.wrapped, link.wrapper) for link in base.wrappers):
-            yield func.name, "the pipeline has a wrapper or a clone of it already"
+            yield func.name, "the pipeline already has a wrapper or a clone of it"
         verb = "wrapped" if clone.wrapper else "cloned"
         if not clone.readers:
-            yield func.name, f"it is {verb} for no reader"
+            yield func.name, f"it is {verb} for no reader; list at least one"
         for reader in clone.readers:
             reason = _reader_problem(base, clones, clone, reader)
             if reason:
@@ -199,13 +200,13 @@ def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tu
 def _unread(
     base: Algorithm, clones: Sequence[Clone], sources: Sequence[int], taken: set[tuple[int, int]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield Funcs that only their clones would read; `taken` has pairs of Func and reader."""
+    """Yield cloned Funcs that no reader is left for; `taken` has pairs of Func and reader."""
     wrapped = {clone.func for clone in clones if clone.wrapper}
     for i in sorted({clone.func for clone in clones} - wrapped):
         name = base.funcs[i].name
         readers = {r for r, s in enumerate(sources) if name in base.producers[base.funcs[s].name]}
         if name not in base.outputs and readers <= {r for func, r in taken if func == i}:
-            yield name, "every reader would read a clone of it; leave one that reads the Func"
+            yield name, "every reader would read a clone of it; let one reader keep the original"
 
 
 def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
@@ -217,41 +218,41 @@ def _unknown_sources(count: int, clones: Sequence[Clone]) -> Iterator[tuple[str,
             reason = f"there is no Func {clone.func} to clone; the pipeline has {count} Funcs"
             yield str(clone.func), reason
         elif not clone.wrapper:
-            reason = "a clone cannot be cloned; clone the Func that it is made of once more"
+            reason = "a clone cannot be cloned; clone its original again instead"
             yield str(clone.func), reason
         elif clone.func >= count + i:
-            yield str(clone.func), "a wrapper can be wrapped by a later one only"
+            yield str(clone.func), "only a later wrapper can wrap a wrapper"
 
 
 def _reader_problem(base: Algorithm, clones: Sequence[Clone], clone: Clone, reader: int) -> str:
-    """Return why a reader cannot read a copy; empty if it can."""
+    """Return the reason why a reader cannot read a copy; empty if it can."""
     count = len(base.funcs)
     if not 0 <= reader < count + len(clones):
-        return f"Func {reader}, which is not there"
+        return f"Func {reader}, which does not exist"
     source, root = _root(clone.func, count, clones), _root(reader, count, clones)
     name = base.funcs[root].name
     if root == source:
         return f"{name}: it cannot be cloned for itself or for another clone of it"
     if reader >= count and clones[reader - count].wrapper:
-        return f"the wrapper of {name}, which reads nothing else"
+        return f"the wrapper of {name}, which reads only {name}"
     if base.funcs[source].name not in base.producers[name]:
         return f"{name}, which does not read it"
     if base.funcs[root].extern is not None:
         return f"{name}, an extern stage, whose reads are fixed"
     if clone.func >= count and reader not in clones[clone.func - count].readers:
-        return f"{name}, which does not read the wrapper that is wrapped"
+        return f"{name}, which does not read the inner wrapper"
     return ""
 
 
 def _root(place: int, count: int, clones: Sequence[Clone]) -> int:
-    """Return the given Func that a copy, or a copy of a copy, is made of."""
+    """Return the original Func of a copy, or of a copy of a copy."""
     while place >= count:
         place = clones[place - count].func
     return place
 
 
 def _redirect(calls: dict[str, str], source: str, copy: str) -> None:
-    """Add a redirection; that of a wrapper's wrapper replaces the wrapper's."""
+    """Redirect calls of `source` to `copy`; calls already redirected to `source` follow."""
     for callee, target in calls.items():
         if target == source:
             calls[callee] = copy
@@ -260,7 +261,7 @@ def _redirect(calls: dict[str, str], source: str, copy: str) -> None:
 
 
 def _wrapper(func: Func, name: str, wrapped: str) -> Func:
-    """Return a Func of the shape of `func` that hands on the values of `wrapped`."""
+    """Return a Func with the arguments and types of `func` whose values are those of `wrapped`."""
     coordinates = tuple(Variable(arg, "var", Type("int", 32)) for arg in func.args)
     values = tuple(Call(wrapped, "func", coordinates, type, i) for i, type in enumerate(func.types))
     loops = tuple(Loop(arg, "pure") for arg in func.args)
@@ -269,7 +270,7 @@ def _wrapper(func: Func, name: str, wrapped: str) -> Func:
 
 
 def _places(count: int, clones: Sequence[Clone]) -> list[int]:
-    """Return the Funcs in order: places of those given, n + i for clone i."""
+    """Return the Funcs in order: original positions, and `count` + i for clone i."""
     after: dict[int, list[int]] = {}
     for i, clone in enumerate(clones):
         after.setdefault(clone.func, []).append(count + i)
@@ -283,11 +284,11 @@ def _places(count: int, clones: Sequence[Clone]) -> list[int]:
 
 
 def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
-    """Return the Funcs' names, then the copies': ``Y (for hist)``."""
+    """Return the names of the Funcs, followed by those of the copies (``Y (for hist)``)."""
     count = len(base.funcs)
     names = [*(func.name for func in base.funcs), *("" for _ in clones)]
     taken = {*names, *(p.name for p in base.parameters), *(b.name for b in base.buffers)}
-    # Consumers first: a copy that reads another has its name by then.
+    # Consumers first: a copy's name contains the names of its readers, which may be copies.
     roots = [_root(clone.func, count, clones) for clone in clones]
     for i in sorted(range(len(clones)), key=lambda i: (-roots[i], i)):
         readers = ", ".join(titled(names[reader]) for reader in clones[i].readers)
@@ -301,7 +302,7 @@ def _names(base: Algorithm, clones: Sequence[Clone]) -> list[str]:
 
 
 def _redirected(func: Func, calls: Mapping[str, str]) -> Func:
-    """Return the Func with other callees in the place of those in `calls`."""
+    """Return the Func with each callee replaced as `calls` says."""
     if not calls:
         return func
     new: dict[Expr, Expr] = {}
@@ -327,7 +328,7 @@ def _stage(stage: Stage, calls: Mapping[str, str], new: dict[Expr, Expr]) -> Sta
 
 
 def _node(node: Expr, calls: Mapping[str, str], new: Mapping[Expr, Expr]) -> Expr:
-    """Return one node over operands that are in `new`; the node itself where nothing changes."""
+    """Return one node with operands from `new`; the same object if nothing changes."""
     if not isinstance(node, Op | Call):
         return node
     args = tuple(new[arg] for arg in node.args)

@@ -1,9 +1,9 @@
-"""Schedules to and from JSON, with a schema version and the algorithm's digest.
+"""Write schedules to JSON and read them, with a schema version and the algorithm's digest.
 
-``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
-"funcs": […]}``, and ``"clones": […]`` and ``"variants": […]`` where there are any; every
-other field is named as in `tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``,
-or ``{"func": …, "stage": …, "loop": …}``.
+The form is ``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
+"funcs": […]}``, with ``"clones": […]`` and ``"variants": […]`` unless empty. All other fields are
+named as in `tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``, or
+``{"func": …, "stage": …, "loop": …}``.
 """
 
 from __future__ import annotations
@@ -66,10 +66,15 @@ def to_json(schedule: Schedule, indent: int | None = None) -> str:
 
 
 def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
-    """Read what `to_data` wrote; with `algorithm`, also check that it was made for it.
+    """Return the schedule that `to_data` wrote.
 
-    Raises `ScheduleError`, naming the field, where the data is malformed, of another version,
-    or made for another algorithm.
+    Args:
+        data: The output of `to_data`.
+        algorithm: If given, the schedule must have been made for this algorithm.
+
+    Raises:
+        ScheduleError: The data is malformed (the message names the field), has another version, or
+            was made for another algorithm.
     """
     top = _Object(data, "schedule")
     schema = top.take("schema", str)
@@ -97,7 +102,7 @@ def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
 
 
 def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule:
-    """Read what `to_json` wrote; as `from_data`."""
+    """Return the schedule that `to_json` wrote; arguments and errors are those of `from_data`."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -208,7 +213,7 @@ def _split_data(change: Split | Fuse) -> dict[str, Any]:
 
 
 class _Object:
-    """A JSON object whose fields are taken one by one, with the path to it for messages."""
+    """A JSON object whose fields are read one by one; error messages name its `path`."""
 
     def __init__(self, data: Any, path: str) -> None:
         if not isinstance(data, dict):

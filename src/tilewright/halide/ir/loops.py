@@ -1,9 +1,9 @@
-"""Builds and parses canonical loop names: ``v1`` is dimension 1, ``v1t`` a part of its loop.
+"""Build and parse canonical loop names: ``v1`` is dimension 1, ``v1t`` a loop split from it.
 
-A stage's own loops are ``v0``, ``v1`` … and ``r0``, ``r1`` … (see `tilewright.halide.ir.schedule`).
-The schedulers name the loops that they introduce after the one that they come from: its name, a
-role and, in an update definition, the stage's number, because Halide does not distinguish loops of
-one name in two stages of a Func.
+The loops of a definition are ``v0``, ``v1`` … and ``r0``, ``r1`` …
+(see `tilewright.halide.ir.schedule`). The schedulers name a loop that they introduce after the loop
+it comes from: that loop's name, a role (a letter) and, in an update definition, the stage's number.
+The number is needed because Halide identifies loops of one name in two stages of a Func.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ORIGIN = re.compile(r"([vr])(\d+)(?!\d)")
 
 
 def pure_loop(dimension: int) -> str:
-    """Return the loop over a dimension of the Func.
+    """Return the name of the loop over a dimension of the Func.
 
     >>> pure_loop(10)
     'v10'
@@ -24,7 +24,7 @@ def pure_loop(dimension: int) -> str:
 
 
 def reduction_loop(index: int) -> str:
-    """Return the loop over a reduction variable, by its place in the reduction domain.
+    """Return the name of the loop over the reduction variable at a position of the domain.
 
     >>> reduction_loop(0)
     'r0'
@@ -33,7 +33,7 @@ def reduction_loop(index: int) -> str:
 
 
 def part_of(loop: str, role: str, stage: int = 0) -> str:
-    """Return the name of a loop that a stage's schedule makes of the loop `loop` of the definition.
+    """Return the name of the loop with role `role` that is split from the definition's loop `loop`.
 
     >>> part_of("v1", "t"), part_of("v1", "t", stage=2)
     ('v1t', 'v1t_2')
@@ -42,12 +42,14 @@ def part_of(loop: str, role: str, stage: int = 0) -> str:
 
 
 def stage_suffix(stage: int) -> str:
-    """Return the suffix of loops that a stage introduces: empty for the pure definition."""
+    """Return the suffix of the loops that a stage introduces: empty for the pure definition."""
     return "" if stage == 0 else f"_{stage}"
 
 
 def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
-    """Return the loop of the definition that a name says a loop comes from, None for other names.
+    """Return the kind and index of the definition's loop that a loop comes from, by its name.
+
+    Return None for names that do not begin with a loop of the definition.
 
     >>> origin("v10t_1"), origin("r0"), origin("p0")
     (('v', 10), ('r', 0), None)
@@ -59,7 +61,7 @@ def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
 
 
 def is_original(loop: str) -> bool:
-    """Return whether a loop is one of the definition, not made by a schedule.
+    """Return whether a loop belongs to the definition, rather than to a split or fusion.
 
     >>> is_original("v10"), is_original("v1t")
     (True, False)
@@ -78,7 +80,7 @@ def dimension_of(loop: str) -> int | None:
 
 
 def runs_over(loop: str, dimension: int | None) -> bool:
-    """Return whether a loop is over a dimension of the Func, or made of that loop, by its name.
+    """Return whether a loop runs over a dimension of the Func or a part of it, by its name.
 
     >>> runs_over("v1t", 1), runs_over("v10", 1), runs_over("v1", None)
     (True, False, False)

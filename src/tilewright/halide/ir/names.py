@@ -1,9 +1,9 @@
-"""The names that loops get in Halide.
+"""Choose the names of loops in Halide.
 
-Loops that a stage was defined with keep their names. Loops that a schedule introduces are
-named after the loop they come from (``x`` is split into ``x_o`` and ``x_i``). Such a name
-has an underscore and no ``$``, unlike any that Halide makes up (``v7``, ``r4$x``), and it is
-made different from every name in the pipeline.
+Loops of a stage's definition keep their names. Loops that a schedule introduces are named after the
+loop that they come from: ``x`` is split into ``x_o`` and ``x_i``. These names have an underscore
+and no ``$``, so they cannot equal a name that Halide generates (``v7``, ``r4$x``). A number is
+added if the pipeline already uses a name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Fuse, Schedule, Split
 
-# The loops of one iteration around a nest that a GPU runs as a single thread.
+# Loops with one iteration each, around a nest that a GPU runs as a single thread.
 BLOCK, THREAD = "_block", "_thread"
 
 
@@ -29,7 +29,7 @@ class FuncNames:
 
 
 def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
-    """Return the names the pipeline was serialised with, in realisation order."""
+    """Return the names in the serialised pipeline, per Func in realisation order."""
     return tuple(
         FuncNames(
             func.name,
@@ -44,9 +44,9 @@ def algorithm_names(algorithm: Algorithm) -> tuple[FuncNames, ...]:
 class LoopNames:
     """Halide's names of all loops of a scheduled pipeline.
 
-    `introduced` has the names of loops that the schedule makes, by Func and canonical name: loops
-    of one canonical name in two stages of a Func share a name, because levels of producers refer to
-    loops by name.
+    `introduced` maps a Func and a canonical name to the name of a loop that the schedule makes. It
+    does not depend on the stage: producers' levels refer to loops by name, so loops with one
+    canonical name in two stages of a Func get one name.
     """
 
     funcs: tuple[FuncNames, ...]
@@ -65,9 +65,13 @@ class LoopNames:
 def loop_names(
     schedule: Schedule, algorithm: Algorithm, funcs: Sequence[FuncNames] | None = None
 ) -> LoopNames:
-    """Name every loop; `funcs` are the names in the present pipeline, if it is another build.
+    """Name every loop of a scheduled pipeline.
 
-    `algorithm` and `funcs` have the clones of the schedule.
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm with the schedule's clones.
+        funcs: The names in another build of the same pipeline, with the clones, if the schedule is
+            applied to that build; None for the names in `algorithm`.
     """
     own = algorithm_names(algorithm)
     funcs = own if funcs is None else tuple(funcs)
@@ -96,7 +100,7 @@ def loop_names(
 
 
 def _share_names(schedule: Schedule, introduced: dict[tuple[int, str], str]) -> None:
-    """Give loops that two stages share one name: Halide shares no others."""
+    """Give both of two loops that ``compute_with`` shares the same name, as Halide requires."""
     entries = {entry.func: entry for entry in schedule.funcs}
     for entry in schedule.funcs:
         for nest in entry.stages:
@@ -115,7 +119,7 @@ def _share_names(schedule: Schedule, introduced: dict[tuple[int, str], str]) -> 
 
 
 def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> list[tuple[str, str]]:
-    """Return the loops that a split or fusion introduces, named after their origin."""
+    """Return each loop that a split or fusion introduces, with a name derived from its origin."""
     if isinstance(change, Split):
         old = readable(names(func, stage, change.old))
         return [(change.outer, _derive(old, "o")), (change.inner, _derive(old, "i"))]
@@ -124,7 +128,7 @@ def _wishes(change: Split | Fuse, func: int, stage: int, names: LoopNames) -> li
 
 
 def readable(name: str) -> str:
-    """Return a name without what Halide adds to it: ``r13$x`` gives ``rx``, ``blur$2`` ``blur``."""
+    """Return a name without Halide's suffixes: ``rx`` for ``r13$x``, ``blur`` for ``blur$2``."""
     automatic = re.fullmatch(r"([a-z])\d+\$([a-z])", name)
     if automatic:
         return automatic[1] + automatic[2]
@@ -134,13 +138,13 @@ def readable(name: str) -> str:
 
 
 def titled(name: str) -> str:
-    """Return a Func's `readable` name; that of a copy names its readers: ``blur (for out)``."""
+    """Return a Func's `readable` name, with the readers if it is a copy: ``blur (for out)``."""
     head, copy, readers = name.partition(" (for ")
     return f"{readable(head)}{copy}{readers}"
 
 
 def distinct(wish: str, taken: set[str]) -> str:
-    """Return `wish`, with a number added where it is taken."""
+    """Return `wish`, with a number added if it is taken."""
     name, number = wish, 2
     while name in taken:
         name, number = f"{wish}_{number}", number + 1
@@ -148,5 +152,5 @@ def distinct(wish: str, taken: set[str]) -> str:
 
 
 def _derive(base: str, role: str) -> str:
-    """Return ``x`` gives ``x_o``, ``x_i`` gives ``x_io``."""
+    """Return a name with a role added: ``o`` makes ``x`` ``x_o``, and ``x_i`` ``x_io``."""
     return f"{base}{role}" if re.search(r"_[oi]+$", base) else f"{base}_{role}"

@@ -1,7 +1,7 @@
 """The loops of a stage under a schedule, by canonical name.
 
-A stage starts with the loops of its definition, named ``v0``, ``v1`` … and ``r0``, ``r1`` …;
-splits and fusions replace some of them by new ones. This module tracks these changes, so that
+A stage starts with the loops of its definition, named ``v0``, ``v1`` … and ``r0``, ``r1`` …
+Splits and fusions replace some of them by new loops. This module applies these changes, so that
 other modules can look up a loop's kind, extent and origin.
 """
 
@@ -32,10 +32,10 @@ GUARDED: frozenset[Tail] = frozenset(
 class NestLoop:
     """One loop of a nest.
 
-    `extent` is the number of iterations where it is a known constant, else None. `sources`
-    are the canonical names of the stage's original loops that it iterates over. `inside` says
-    that it descends from the inner loop of a split, `guarded` that some of its iterations may
-    be skipped under a condition, as ``guard_with_if`` and the predicates do.
+    `extent` is the number of iterations if it is a known constant, else None. `sources` are the
+    canonical names of the stage's original loops that it iterates over. `inside` is whether it
+    descends from the inner loop of a split. `guarded` is whether a condition may skip some of its
+    iterations, as with the tails ``guard_with_if`` and ``predicate``.
     """
 
     name: str
@@ -47,12 +47,12 @@ class NestLoop:
 
     @property
     def reduction(self) -> bool:
-        """Whether Halide has it as an RVar."""
+        """Whether the loop is an RVar in Halide."""
         return self.kind != "pure"
 
 
 def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
-    """Return the loops of a stage as it was defined, innermost first, under canonical names."""
+    """Return the loops of a stage's definition, innermost first, under canonical names."""
     rvars = {rvar.name: i for i, rvar in enumerate(stage.rvars)}
     loops = []
     for loop in stage.loops:
@@ -63,7 +63,7 @@ def original_loops(func: Func, stage: Stage) -> tuple[NestLoop, ...]:
             name, extent = pure_loop(func.args.index(loop.name)), bound.extent if bound else None
         elif loop.name not in rvars:
             raise ScheduleError(
-                f"{func.name} has been scheduled already: its loop {loop.name} is not of its "
+                f"{func.name} already has a schedule: its loop {loop.name} is not in its "
                 "definition; serialise the pipeline before scheduling it"
             )
         else:
@@ -80,8 +80,9 @@ def _constant(expr: Expr) -> int | None:
 def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
     """Return the loops after all splits and fusions and before reordering, innermost first.
 
-    Raises `ScheduleError` if a split or a fusion names a loop that is not there, or gives
-    a new loop a name that is taken.
+    Raises:
+        ScheduleError: A split or a fusion names a loop that does not exist, or gives a new loop a
+            name that is taken.
     """
     loops = list(original_loops(func, stage))
     used = {loop.name for loop in loops}
@@ -96,8 +97,9 @@ def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[Nest
 def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
     """Return the loops of the final nest, innermost first, in the order of `schedule.loops`.
 
-    Raises `ScheduleError` if `schedule.loops` is not a permutation of what is left after
-    splits and fusions.
+    Raises:
+        ScheduleError: `schedule.loops` is not a permutation of the loops that remain after splits
+            and fusions.
     """
     by_name = {loop.name: loop for loop in split_loops(func, stage, schedule)}
     listed = [loop.name for loop in schedule.loops]
@@ -111,7 +113,7 @@ def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[
 
 
 def default_stage(func: Func, stage: Stage) -> StageSchedule:
-    """Return the nest a stage has when nothing is scheduled."""
+    """Return the nest of a stage without any scheduling directives."""
     return StageSchedule(
         (), tuple(ScheduledLoop(loop.name) for loop in original_loops(func, stage))
     )
@@ -121,10 +123,10 @@ _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 
 
 def _single_points(nest: StageSchedule) -> StageSchedule:
-    """Return the nest with one point per GPU thread instead of several of an unguarded tile.
+    """Return the nest with one point per GPU thread, where a thread has several of a tile.
 
-    Values that a thread computes for its points are kept in registers. Halide cannot infer the
-    number of points that are each guarded::
+    A thread keeps the values of its points in registers, whose number must be constant. Halide
+    cannot infer a constant number if each point is guarded::
 
         before: v0 -> v0_b, v0_i by 128; v0_i -> v0_t, v0_r by 4      after: v0 -> v0_b, v0_t by 32
     """
@@ -150,11 +152,11 @@ def _single_points(nest: StageSchedule) -> StageSchedule:
 
 
 def guarded(nest: StageSchedule) -> StageSchedule:
-    """Return the nest with every split guarded, so that it is right at every size.
+    """Return the nest with every split guarded, so that it is correct at every size.
 
-    The loop over the points of one GPU thread is removed; nothing may be computed at it. Only loops
-    directly around vectors are cut into a body and borders: elsewhere a cut would copy everything
-    that is computed inside, for calls that are too small to gain from it.
+    The loop over the points of one GPU thread is removed, so nothing may be computed at it. Loop
+    partitioning is left on only for loops directly around vectors. Elsewhere it would copy all code
+    inside the loop, for calls that are too small to gain from it.
     """
     nest = _single_points(nest)
     splits = tuple(
@@ -197,7 +199,7 @@ def exact_size(schedule: Schedule) -> Schedule:
 def stage_schedules(
     algorithm: Algorithm, schedule: FuncSchedule
 ) -> tuple[tuple[Stage, StageSchedule], ...]:
-    """Return each stage of a Func with its nest; default nests where the schedule lists none."""
+    """Return each stage of a Func with its nest, or its default nest if the schedule has none."""
     func = algorithm.funcs[schedule.func]
     if not schedule.stages:
         return tuple((stage, default_stage(func, stage)) for stage in func.stages)
@@ -213,7 +215,7 @@ def _find(loops: list[NestLoop], name: str) -> int:
     for i, loop in enumerate(loops):
         if loop.name == name:
             return i
-    raise ScheduleError(f"no loop {name!r} among {[loop.name for loop in loops]}")
+    raise ScheduleError(f"there is no loop {name!r}; the loops are {[loop.name for loop in loops]}")
 
 
 def _take(name: str, used: set[str]) -> None:
@@ -221,8 +223,8 @@ def _take(name: str, used: set[str]) -> None:
         raise ScheduleError(f"two loops are called {name!r}")
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or re.fullmatch(r"[vr]\d+", name):
         raise ScheduleError(
-            f"{name!r} cannot name a new loop: it must begin with a letter, go on with letters, "
-            "digits and _, and not look like v0 or r0"
+            f"{name!r} cannot name a new loop; a name must be a letter followed by letters, "
+            "digits and _, and not of the form v0 or r0"
         )
     used.add(name)
 

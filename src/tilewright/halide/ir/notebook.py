@@ -13,7 +13,7 @@ _HEADINGS = ">Func | computed | stored | loops"
 
 
 def schedule_html(schedule: Schedule) -> str:
-    """Return a table with a row per Func: where it is computed, and its last stage's loops."""
+    """Return a table with one row per Func: where it is computed, and its last stage's loops."""
     rows = [
         (str(entry.func), _level(entry.compute), _level(entry.store), _loops(entry))
         for entry in schedule.funcs
@@ -25,12 +25,12 @@ def schedule_html(schedule: Schedule) -> str:
 
 
 def _level(level: Level) -> str:
-    """Return where something is computed or stored."""
+    """Return a level in words."""
     return f"at {level.loop} of Func {level.func}" if level.kind == "at" else level.kind
 
 
 def _loops(entry: FuncSchedule) -> str:
-    """Return the loops of the last stage, outermost first, with mappings that are not serial."""
+    """Return the last stage's loops, outermost first, each with its mapping unless serial."""
     if not entry.stages:
         return ""
     loops = [

@@ -1,4 +1,4 @@
-"""The results of the schedulers: schedules, with the groups and costs that explain them."""
+"""The results of the schedulers: schedules, with the groups and costs they are based on."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """One group (a kernel, or a parallel loop nest) as its scheduler sees it.
+    """One group of Funcs that share a kernel or a parallel loop nest, as its scheduler sees it.
 
-    `funcs` are its members in realisation order, inlined ones left out; `stage` is the stage of
-    `output` whose loops are tiled. `tile` has one size for every tiled loop, innermost first, and
-    `loops` their names. On a GPU `blocks` and `threads` are the launch (x, y, z), `shared_bytes` a
-    block's shared memory and `occupancy` its share of the warps an SM can hold; on a CPU
-    `parallel_tasks` and `vector_width` (lanes) say how the work is distributed. Other fields keep
-    their defaults. `cost` is the search's estimate in its own unit, infinite if there is
-    none; `seconds` is the predicted time, None if it was not asked for or cannot be said, and
-    `limit` names what most of it is. `occupancy_limit` names what keeps the occupancy below 1, as
-    far as that is known. `notes` are sentences for a reader.
+    `funcs` are the Funcs of the group in realisation order, without inlined ones. `stage` is the
+    stage of `output` whose loops are tiled. `tile` has the size of each tiled loop, innermost
+    first, and `loops` has their names.
+
+    On a GPU, `blocks` and `threads` are the launch (x, y, z), `shared_bytes` is the shared memory
+    per block, and `occupancy` is the fraction of an SM's warps that are resident;
+    `occupancy_limit` names what keeps it below 1, if that is known. On a CPU, `parallel_tasks` is
+    the number of tasks and `vector_width` the number of lanes. Fields of the other device keep
+    their defaults.
+
+    `cost` is the search's estimate in the unit of that search, infinite if it has none. `seconds`
+    is the predicted time, None if it was not requested or cannot be predicted; `limit` names its
+    largest component. `notes` are sentences for the user.
     """
 
     funcs: tuple[str, ...]
@@ -45,9 +49,9 @@ class GroupReport:
 class PlannedSize:
     """One of several sizes that a schedule has nests for.
 
-    `extents` are those of the outputs, in the pipeline's order, and `conditions` those under
-    which a call runs the nests made for this size; empty if they are those of all other calls.
-    `seconds` is the predicted time, None if the model has none.
+    `extents` has the extents of every output, in the pipeline's order. A call runs the nests for
+    this size if all `conditions` hold; if there are none, these are the nests of all other calls.
+    `seconds` is the predicted time, None if there is no prediction.
     """
 
     extents: tuple[tuple[int, ...], ...]
@@ -57,17 +61,17 @@ class PlannedSize:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """A schedule with its groups and the cost expected by the search.
+    """A schedule with its groups and the cost that the search estimates.
 
-    `cost` is in the search's own unit, and infinite if it has none; `seconds` is the predicted
-    time (`tilewright.halide.schedulers.prediction`), None if it was not asked for.
-    `max_registers` per thread is the cap that CUDA kernels are compiled with; None for that of
-    Halide's runtime (64). `name` is empty, except for a schedule that the pipeline came with.
+    `cost` is in the unit of that search, infinite if it has none. `seconds` is the predicted time
+    (`tilewright.halide.schedulers.prediction`), None if it was not requested. `max_registers` is
+    the maximum number of registers per thread that CUDA kernels are compiled for; None for that of
+    Halide's runtime (64). `name` is empty unless the schedule was given with the pipeline.
 
-    `runner_up` is the second best schedule that was considered, None if the search does not say.
+    `runner_up` is the second best schedule of the search, None if the search has none.
 
-    A schedule for several sizes lists them in `sizes`, the largest first; `groups` are those of
-    the largest then, and `cost` is the geometric mean over the sizes.
+    A schedule for several sizes lists them in `sizes`, the largest first. `groups` are then those
+    of the largest size, and `cost` is the geometric mean over the sizes.
     """
 
     schedule: Schedule
@@ -83,7 +87,7 @@ class PlannedSchedule:
 
 @dataclass(frozen=True, slots=True)
 class RunnerUp:
-    """The schedule that came second: its predicted seconds, and how it differs, in words."""
+    """The second best schedule: its predicted time in seconds, and its difference in words."""
 
     seconds: float
     difference: str
@@ -93,11 +97,11 @@ class RunnerUp:
 class PartTime:
     """The predicted time of a part of a schedule, in seconds.
 
-    A part is computed at the outermost level: on a CPU a Func at root with all Funcs computed in
-    its loops, `stage` being its last stage; on a GPU a kernel, `stage` being the one whose loops
-    are launched. `terms` has the components of the time by name, in seconds; they overlap, so that
-    their sum may exceed `seconds`. `occupancy` is the share of an SM's warps that a kernel keeps
-    resident, 0 without a kernel, and `occupancy_limit` is what limits that share.
+    On a CPU, a part is a Func at root with all Funcs computed in its loops, and `stage` is its last
+    stage. On a GPU, a part is a kernel, and `stage` is the stage whose loops are launched. `terms`
+    has the components of the time by name, in seconds. Components overlap in time, so their sum may
+    exceed `seconds`. `occupancy` is the fraction of an SM's warps that the kernel keeps resident, 0
+    if the part is not a kernel. `occupancy_limit` names the resource that limits it.
     """
 
     output: str
@@ -117,8 +121,7 @@ class PartTime:
 class Prediction:
     """The predicted time of a schedule at the pipeline's estimates, in seconds.
 
-    `parts` are in the order in which they run. `notes` are sentences on effects that the prediction
-    ignores.
+    `parts` are in execution order. `notes` are sentences on effects that the prediction ignores.
     """
 
     parts: tuple[PartTime, ...]

@@ -1,10 +1,10 @@
 """The immutable `Schedule` of a pipeline: plain data with a JSON form.
 
-Nothing here depends on names that Halide or a user chose, so that a schedule fits every build of
-the same pipeline. A Func is identified by its position in realisation order, a loop by a
-canonical name: ``v0``, ``v1`` … are the stage's pure dimensions in the order of the Func's
-arguments, ``r0``, ``r1`` … its reduction variables in the order of the reduction domain, and
-splits and fusions introduce further names, unique within the stage.
+A schedule applies to every build of the same pipeline, because it uses no names that Halide or the
+user chose. A Func is identified by its position in realisation order (producers first), and a loop
+by a canonical name. ``v0``, ``v1`` … are the pure dimensions of a stage in the order of the Func's
+arguments; ``r0``, ``r1`` … are its reduction variables in the order of the reduction domain. Splits
+and fusions introduce further names, which are unique within the stage.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class ScheduleError(TilewrightError):
 class Split:
     """Loop `old` becomes `outer` and `inner`, with `factor` iterations of `inner`.
 
-    `tail` says what happens if `factor` does not divide the extent. With `factor` 8 and extent 20::
+    `tail` selects what happens if `factor` does not divide the extent of `old`. With `factor` 8 and
+    extent 20::
 
         before            guard_with_if                 round_up
         for x in 0..20:   for xo in 0..3:               for xo in 0..3:
@@ -51,10 +52,10 @@ class Split:
 
         shift_inwards: for xo in 0..3: for xi in 0..8: f[min(8 * xo, 12) + xi] = ..
 
-    ``round_up`` computes 24 values, so that the output needs room for them; ``shift_inwards``
-    computes some values twice, and needs an extent of at least `factor`. A split by a dimension's
-    expected extent, with ``guard_with_if``, fully unrolls a small dimension while the schedule
-    stays correct at any extent.
+    ``round_up`` computes 24 values, so the output must have room for 24. ``shift_inwards`` computes
+    some values twice, and the extent must be at least `factor`. To unroll a small dimension fully
+    and stay correct at any extent, split it by its expected extent with ``guard_with_if`` and
+    unroll `inner`.
     """
 
     old: str
@@ -68,8 +69,8 @@ class Split:
 class Fuse:
     """Adjacent loops `inner` and `outer` become the single loop `fused`.
 
-    The fused loop runs through the same iterations in the same order, so that several dimensions
-    can be parallelised as one. With `w` iterations of the inner loop::
+    The fused loop runs the same iterations in the same order. Several dimensions can then be
+    parallelised as one. With `w` iterations of the inner loop::
 
         before             after
         for y in 0..h:     for t in 0..w * h:
@@ -86,9 +87,9 @@ class Fuse:
 class ScheduledLoop:
     """A loop of the final nest and its mapping.
 
-    `partition` says whether Halide cuts the loop into a prologue, a body without border conditions
-    and an epilogue. Every cut multiplies the code inside. Halide decides unless it is ``never`` or
-    ``always``::
+    `partition` controls loop partitioning: whether Halide splits the loop's range into a prologue,
+    a steady state without border conditions and an epilogue. Each partitioned loop multiplies the
+    code inside it. With ``auto`` Halide decides::
 
         auto                                never
         for x in 0..1: f[x] = clamped       for x in 0..n: f[x] = clamped
@@ -103,12 +104,12 @@ class ScheduledLoop:
 
 @dataclass(frozen=True, slots=True)
 class KnownValue:
-    """The condition that a number given by the caller has a certain value.
+    """A condition on a number that the caller passes: a scalar, or a bound of an input.
 
     `parameter` is the position of the input or scalar among the algorithm's parameters. `field` is
     ``value`` for a scalar, or ``min``, ``extent`` or ``stride`` of dimension `dimension` of an
-    input. With `least` the number has to be at least as large. A stage with an unrolled loop over
-    the `n` channels of an input, specialised on the extent `n` = 3::
+    input. The condition is ``number == value``, or ``number >= value`` if `least` is set. Example:
+    a stage with an unrolled loop over the `n` channels of an input, specialised on `n` = 3::
 
         before            after
         for c in 0..n:    if n == 3:
@@ -128,8 +129,8 @@ class KnownValue:
 class OutputExtent:
     """The condition that an output is large enough along one dimension.
 
-    The extent of dimension `dimension` of output `func` (a place in realisation order, clones
-    counted) is at least `minimum` and a multiple of `multiple`.
+    The extent of dimension `dimension` of output `func` (a position in realisation order, clones
+    included) is at least `minimum` and a multiple of `multiple`.
     """
 
     func: int
@@ -140,9 +141,10 @@ class OutputExtent:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """At loop `at`, prefetch the values of Func `func` read `distance` iterations of `along` later.
+    """In loop `at`, prefetch what `distance` iterations of `along` later will be read of `func`.
 
-    `strategy` says how addresses beyond the Func's region are treated. With `distance` 2::
+    `strategy` selects what happens at addresses outside the region of `func`. With `at` and `along`
+    both the loop over ``y``, and `distance` 2::
 
         before                  after
         for y:                  for y:
@@ -162,9 +164,9 @@ class Prefetch:
 class ComputeWith:
     """Share the loops of stage `stage` of Func `func`, from the outermost to its loop `loop`.
 
-    Both must be computed at one level, and the shared loops must be of one kind and, apart from
-    splits of the same shape, of one name. If extents differ, `align` says for loops of this stage
-    (by name) at which end they are aligned::
+    Both Funcs must have the same compute and store levels. Shared loops must have one mapping, and
+    the same name unless both come from splits of the same shape. If their extents differ, `align`
+    gives, per loop of this stage (by name), the end at which the two are aligned::
 
         before: for y: for x: f      after: for y:
                 for y: for x: g               for x: f
@@ -181,8 +183,9 @@ class ComputeWith:
 class StageSchedule:
     """One stage's nest: splits and fusions in order of application, then the loops.
 
-    `loops` lists every loop that is left, innermost first. With a `Split` of ``v0`` into ``v0_o``
-    and ``v0_i`` by 8 and the loops ``(v0_i vectorized, v1, v0_o parallel)``::
+    `loops` lists every loop that remains after the splits and fusions, innermost first. With a
+    `Split` of ``v0`` into ``v0_o`` and ``v0_i`` by 8 and the loops ``(v0_i vectorized, v1, v0_o
+    parallel)``::
 
         before             after
         for v1 in 0..h:    parallel for v0_o in 0..w / 8:
@@ -190,21 +193,20 @@ class StageSchedule:
             f[v0, v1] = ..     vectorized for v0_i in 0..8:
                                  f[8 * v0_o + v0_i, v1] = ..
 
-    `atomic` makes the stage's writes
-    atomic, so that an associative reduction may run in parallel or in vectors. With
-    `single_thread` a GPU runs the whole nest as one thread of one block; such a nest maps
-    no loop to blocks or threads.
+    `atomic` makes the stage's writes atomic, so that an associative reduction may run in parallel
+    or in vectors. With `single_thread` a GPU runs the whole nest as one thread of one block; the
+    nest then maps no loop to blocks or threads.
 
-    If `specialize` lists conditions, the nest and everything computed in it are compiled twice: for
-    calls in which all of them hold (loops of known length can be unrolled, divisions by known
-    numbers become cheap), and for all other calls.
+    If `specialize` lists conditions, Halide compiles the nest and everything computed in it twice.
+    Calls in which all conditions hold run the first version, where loops of known length can be
+    unrolled and divisions by known numbers become cheap. All other calls run the second.
 
-    If `sizes` lists conditions, calls in which all of them hold run the nest as it is written here,
-    and all other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`), which
-    is correct at every size. `specialize` then only applies to the former.
+    If `sizes` lists conditions, calls in which all of them hold run the nest as it is written here.
+    All other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`), which
+    is correct at every size. `specialize` then applies to the calls in which `sizes` hold only.
 
     With `allow_races`, loops over a reduction may run in parallel or in vectors even if Halide
-    cannot prove that this is safe; the author of the schedule is responsible for the result.
+    cannot prove that this is safe. The author of the schedule is then responsible for the result.
     """
 
     splits: tuple[Split | Fuse, ...] = ()
@@ -223,10 +225,10 @@ class Level:
     """Where a Func is computed or stored: inlined, at root, or at a loop of a consumer.
 
     For ``at``, `func` is the consumer's position in realisation order, `stage` the consumer's stage
-    whose nest has the loop, and `loop` the loop's name there. Like Halide, we do not distinguish
-    loops with the same name in several stages of a Func: a producer that several stages read is
-    computed again at the loop of that name in each of them. For a Func ``f`` that ``g`` reads in a
-    loop over ``y``, as its compute level::
+    that has the loop, and `loop` the loop's name there. Like Halide, we do not distinguish loops
+    with the same name in several stages of a Func. If several stages read a producer, the producer
+    is computed again at the loop of that name in each of them. The compute levels of a Func ``f``
+    that ``g`` reads::
 
         inline               root              at g, y
         for y:               for y:            for y:
@@ -252,9 +254,9 @@ class StorageDim:
     """One dimension of a Func's storage.
 
     The stride of the next dimension is a multiple of `align` elements. `bound` is the number of
-    elements allocated along the dimension, 0 for that of bounds inference. `fold` keeps only that
-    many elements, in a ring; 0 for no ring, or one that Halide finds. The consumer moves forwards
-    along the dimension, or else backwards::
+    elements allocated along the dimension; 0 lets bounds inference decide. `fold` stores only the
+    last `fold` elements, in a circular buffer; 0 lets Halide decide whether to fold. `forward` is
+    whether the consumer moves along the folded dimension in increasing order::
 
         before: allocate f[w * h]            fold=4: allocate f[w * 4]
                 for y:                               for y:
@@ -274,9 +276,9 @@ class DimensionBounds:
     """The computed range of one dimension of a Func, if larger than its readers need.
 
     `extent` promises Halide the number of coordinates (``bound_extent``), so that loops over them
-    can be unrolled; 0 promises nothing. With `modulus` the region is widened so that its extent is
-    a multiple. If `remainder` is given, the first coordinate is congruent to it (``align_bounds``),
-    otherwise it is arbitrary (``align_extent``)::
+    can be unrolled; 0 promises nothing. The region is widened until its extent is a multiple of
+    `modulus`. If `remainder` is given, the first coordinate modulo `modulus` equals it
+    (``align_bounds``). Otherwise the first coordinate stays as it is (``align_extent``)::
 
         readers need [3, 10]        for x in 3..11: f
         modulus 8, remainder 0      for x in 0..16: f
@@ -293,14 +295,14 @@ class DimensionBounds:
 class FuncSchedule:
     """One Func: where it is computed and stored, in which memory, and its stages' nests.
 
-    An inlined Func has no stages here. A Func that is not inlined has one entry per stage, or none
-    if every stage keeps the nest of its definition. `align_storage` pads the innermost storage
-    dimension to a multiple of this many elements. `storage_order` lists the dimensions from
-    innermost to outermost in memory; empty means the order of the arguments. `storage` says more of
-    single dimensions.
+    `stages` is empty for an inlined Func. For any other Func it has one entry per stage, or is
+    empty if every stage keeps the nest of its definition. `align_storage` pads the innermost
+    storage dimension to a multiple of this number of elements. `storage_order` lists the dimensions
+    from innermost to outermost in memory; empty means the order of the arguments. `storage` has
+    further directives for single dimensions.
 
-    `hoist` is the level at which memory is allocated and freed, if further out than the store
-    level; the lifetime of values is still that of `store`::
+    `hoist` is the level at which memory is allocated and freed, if that is outside the store level.
+    Values still live only as long as `store` says::
 
         store at x            store at x, hoist at y
         for y:                for y:
@@ -310,8 +312,8 @@ class FuncSchedule:
             out = f               out = f
             free f              free f
 
-    `run_async` computes the Func in a separate thread, ahead of its readers, in a ring of
-    `ring_buffer` copies of its storage (0: one copy).
+    `run_async` computes the Func in a separate thread, ahead of its readers. `ring_buffer` is the
+    number of copies of its storage that the thread fills in turn (0: one copy).
     """
 
     func: int
@@ -330,13 +332,14 @@ class FuncSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A copy of Func `func`, with its own schedule, that `readers` read instead.
+    """A copy of Func `func` that `readers` read instead of it, with a separate schedule.
 
-    `func` and the readers are identified by their positions in the original algorithm. A reader may
-    be a copy itself: clone number i of a schedule for an algorithm of n Funcs is n + i here.
+    `func` and `readers` are positions in the algorithm without clones, which has n Funcs. A reader
+    may be a copy, too: clone number i of a schedule has position n + i here.
 
-    A `wrapper` (``Func.in_``) recomputes nothing: it reads the Func and provides its values from
-    separate memory, to stage them near a reader or in another layout. Later wrappers may wrap it::
+    With `wrapper` (``Func.in_``) the copy does not repeat the computation. It reads the Func and
+    stores its values in separate memory, to stage them near a reader or in another layout. A later
+    wrapper may wrap it again::
 
         before             clone f for g        wrapper of f for g
         for x: f           for x: f             for x: f
@@ -354,9 +357,9 @@ class Clone:
 class SizeVariant:
     """Other nests for the calls in which all of `sizes` hold.
 
-    `nests` has the stages of every entry of `Schedule.funcs`, in the same order. Compute levels and
-    storage are the same at every size, so each loop that a level names must be in these nests, too.
-    `StageSchedule.sizes` is empty in them::
+    `nests` has the nests of every entry of `Schedule.funcs`, in the same order, one per stage.
+    Compute levels and storage are the same at every size, so these nests must also have every loop
+    that a level names. Their `StageSchedule.sizes` is empty::
 
         sizes (x >= 1000)              all other calls
         for y parallel:                for y parallel:
@@ -372,14 +375,14 @@ class SizeVariant:
 class Schedule:
     """A whole pipeline's schedule for one target, tied to an algorithm by its digest.
 
-    `target` is a Halide target string, or ``host``, ``cuda``, ``opencl``. Funcs that are
-    fixed (extern, memoised) or kept as the user scheduled them have no entry.
+    `target` is a Halide target string, or ``host``, ``cuda``, ``opencl``. Fixed Funcs (extern,
+    memoised) and those that keep the user's schedule have no entry.
 
-    If `clones` lists copies of Funcs, `funcs` and its levels count the copies: they are positions
-    in `tilewright.halide.ir.clones.with_clones`, where every copy comes right after its original.
+    If there are `clones`, positions in `funcs` and its levels refer to the algorithm with the
+    copies (`tilewright.halide.ir.clones.with_clones`), where every copy follows its original.
 
-    A call runs the nests of the first of `variants` whose conditions hold, or those of `funcs` if
-    there is none.
+    A call runs the nests of the first of `variants` whose conditions hold. If none holds, it runs
+    the nests of `funcs`.
     """
 
     algorithm: str

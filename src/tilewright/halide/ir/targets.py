@@ -11,9 +11,9 @@ def is_gpu(target: str) -> bool:
 
 
 def vector_bits(target: str) -> int | None:
-    """Return the width in bits of the vector registers that code for an x86 target may use.
+    """Return the width in bits of the vector registers that an x86 target may use.
 
-    None where the target does not name its features: other architectures, ``host``, GPUs.
+    Return None if the target does not name its features: other architectures, ``host``, GPUs.
 
     >>> vector_bits("x86-64-linux-avx-avx2-fma"), vector_bits("x86-64-linux-sse41")
     (256, 128)

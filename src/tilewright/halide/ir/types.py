@@ -1,4 +1,4 @@
-"""Halide's types as NumPy's."""
+"""Conversion of Halide's types to NumPy's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.halide.ir.algorithm import Type
 
 
 def numpy_type(kind: Type) -> np.dtype[Any]:
-    """Return NumPy's type of the same bits; NumPy has no bfloat16, so that is ``uint16``."""
+    """Return NumPy's type with the same bits: ``uint16`` for bfloat16, which NumPy lacks."""
     if kind.code == "bfloat":
         return np.dtype(np.uint16)
     if kind == Type("uint", 1):

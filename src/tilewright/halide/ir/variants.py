@@ -1,7 +1,7 @@
-"""Schedules with separate nests for several sizes, and which nests a call runs.
+"""Convert between schedules for several sizes and plain schedules, and select by size.
 
-A `SizeVariant` is converted to a plain `Schedule`, so that code that checks, costs or shows a
-schedule only has to handle one size.
+`variant_schedule` converts a `SizeVariant` to a plain `Schedule`, so that code that checks, costs
+or shows a schedule only has to handle one size.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ Conditions = tuple[OutputExtent | KnownValue, ...]
 
 
 def fallback(schedule: Schedule) -> Schedule:
-    """Return the schedule of the calls that no variant is for."""
+    """Return the plain schedule of the calls in which no variant's conditions hold."""
     return replace(schedule, variants=()) if schedule.variants else schedule
 
 
 def variant_schedule(schedule: Schedule, variant: SizeVariant) -> Schedule:
-    """Return the nests of a variant as a schedule by themselves.
+    """Return the nests of a variant as a plain schedule.
 
-    Raises `ScheduleError` if they are not as many as the schedule's entries.
+    Raises:
+        ScheduleError: The variant and the schedule have different numbers of Funcs.
     """
     if len(variant.nests) != len(schedule.funcs):
         raise ScheduleError(
@@ -51,19 +52,23 @@ def variant_schedule(schedule: Schedule, variant: SizeVariant) -> Schedule:
 
 
 def variant_schedules(schedule: Schedule) -> Iterator[tuple[Conditions, Schedule]]:
-    """Yield each variant's conditions and schedule, and last the schedule of other calls."""
+    """Yield each variant's conditions and plain schedule, then `fallback` with no conditions."""
     for variant in schedule.variants:
         yield variant.sizes, variant_schedule(schedule, variant)
     yield (), fallback(schedule)
 
 
 def running_at(schedule: Schedule, algorithm: Algorithm) -> Schedule:
-    """Return the nests that run at the algorithm's estimated sizes, as a schedule."""
+    """Return the plain schedule that runs at the algorithm's estimated sizes."""
     return chosen_at(schedule, algorithm)[1]
 
 
 def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Schedule]:
-    """Return the conditions that hold, and `running_at`; none for nests of other calls."""
+    """Return the first variant whose conditions hold at the estimated sizes.
+
+    Returns:
+        The conditions, empty if no variant's hold, and the plain schedule.
+    """
     extended = with_clones(algorithm, schedule.clones)
     return next(
         (conditions, plain)
@@ -75,7 +80,7 @@ def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Sch
 def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
     """Return whether a condition holds at the estimates of an algorithm with its clones.
 
-    An output or parameter without an estimate does not meet a condition.
+    It does not hold if the output or parameter has no estimate.
     """
     if isinstance(condition, OutputExtent):
         func = algorithm.funcs[condition.func]
@@ -90,12 +95,12 @@ def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
 
 
 def satisfies(condition: OutputExtent, extent: int) -> bool:
-    """Return whether an extent is large enough and a multiple, as the condition asks."""
+    """Return whether an extent fulfils the minimum and the multiple of a condition."""
     return extent >= condition.minimum and extent % condition.multiple == 0
 
 
 def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
-    """Return whether a condition holds wherever all of others do."""
+    """Return whether a condition holds whenever all conditions of `by` hold."""
     if isinstance(condition, KnownValue):
         return any(
             isinstance(other, KnownValue)
@@ -113,7 +118,7 @@ def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
 
 
 def merged(*conditions: OutputExtent | KnownValue) -> Conditions:
-    """Return the conditions without those that the others imply."""
+    """Return the conditions, omitting those that the others imply."""
     kept: list[OutputExtent | KnownValue] = []
     for condition in conditions:
         if not implied(condition, tuple(kept)):
@@ -127,8 +132,8 @@ def branches(
 ) -> list[tuple[Conditions, StageSchedule]]:
     """Return the conditions that a stage is specialised on, in order, each with its nest.
 
-    A variant is left out if a tree of Funcs, one at root with all Funcs computed within its loops,
-    runs the same nests without it.
+    A variant is omitted if it changes nothing here: all Funcs of the tree that contains `entry` (a
+    Func at root and all Funcs computed in its loops) run the same nests without it.
     """
     place = schedule.funcs.index(entry)
     family = _family(schedule, place)
@@ -145,7 +150,7 @@ def branches(
 
 
 def _family(schedule: Schedule, place: int) -> list[int]:
-    """Return the entries, by place, that are computed at root together with one."""
+    """Return the positions of all entries in the tree (a Func at root) that contains one entry."""
     entries: Mapping[int, FuncSchedule] = {entry.func: entry for entry in schedule.funcs}
 
     def root(entry: FuncSchedule) -> int:
@@ -162,9 +167,9 @@ def _family(schedule: Schedule, place: int) -> list[int]:
 
 
 def aligned(schedule: Schedule, like: Schedule) -> Schedule | None:
-    """Return the schedule with loops renamed so that its levels are equal to those of another.
+    """Return the schedule with loops renamed so that its levels equal those of `like`.
 
-    None where something is computed or stored elsewhere, or laid out in another way.
+    Return None if the two differ in where a Func is computed or stored, or in its layout.
     """
     given = {entry.func: entry for entry in schedule.funcs}
     written = (nest for entry in schedule.funcs for nest in entry.stages)
@@ -198,9 +203,9 @@ def aligned(schedule: Schedule, like: Schedule) -> Schedule | None:
 def _corresponding_loops(
     given: Mapping[int, FuncSchedule], like: Schedule
 ) -> dict[int, dict[str, str]] | None:
-    """By Func, the names in `like` of the loops that others are computed or stored at.
+    """Return, per Func, the names in `like` of the loops at which other Funcs have a level.
 
-    None where a Func's levels differ by more than the name of the loop.
+    Return None if a Func's levels differ in more than the name of the loop.
     """
     names: dict[int, dict[str, str]] = {}
     for theirs in like.funcs:
@@ -217,7 +222,7 @@ def _corresponding_loops(
 
 
 def _rename(names: dict[str, str], one: Level, other: Level) -> bool:
-    """Note that a loop is to be called otherwise; false if it cannot be."""
+    """Add the renaming of a loop to `names`; return whether it is possible."""
     definition = [loop for loop in (one.loop, other.loop) if is_original(loop)]
     if one.loop != other.loop and definition:
         return False
@@ -230,7 +235,7 @@ def _rename(names: dict[str, str], one: Level, other: Level) -> bool:
 
 
 def _renamed(nest: StageSchedule, names: Mapping[str, str]) -> StageSchedule:
-    """Return the nest with loops renamed; a loop in the way takes the freed name."""
+    """Return the nest with loops renamed; a loop whose name is taken over gets the freed name."""
     if all(old == new for old, new in names.items()):
         return nest
     before = {new: old for old, new in names.items()}
@@ -257,14 +262,14 @@ def _renamed(nest: StageSchedule, names: Mapping[str, str]) -> StageSchedule:
 
 
 def _alike(nest: StageSchedule, other: StageSchedule, sizes: Conditions) -> bool:
-    """Return whether calls in which `sizes` hold run the nest as `other`."""
+    """Return whether `nest` is the same as `other` in calls in which `sizes` hold."""
     return replace(nest, sizes=()) == other and all(implied(c, sizes) for c in nest.sizes)
 
 
 def conditions_text(conditions: Conditions, algorithm: Algorithm) -> str:
-    """Conditions in words, ``out.x >= 1000, out.y >= 64``; `algorithm` has the schedule's clones.
+    """Return conditions in words: ``out.x at least 1000, out.y at least 64``.
 
-    Comparisons are in words that both Python's and C++'s comments can hold.
+    The text can stand in comments of Python and C++. `algorithm` has the schedule's clones.
     """
     parts = []
     for condition in conditions:
