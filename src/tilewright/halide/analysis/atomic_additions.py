@@ -1,14 +1,15 @@
-"""Updates that Halide turns into atomic additions on a GPU.
+"""Find updates that Halide turns into atomic additions on a GPU.
 
-Halide 21 writes an atomic addition where the update's value less the old one does not read the
-Func. It compares the coordinates written with those read, and two things can make these differ:
+Halide 21 emits an atomic addition if subtracting the old value from the update's value leaves an
+expression that does not read the Func. It recognises the old value by comparing the coordinates
+that are written with those that are read. Two steps of lowering can make them differ:
 
-- A subexpression of the coordinates that occurs twice has a name of its own on one side only.
-- The values of Funcs in the coordinates read, not in those written, are clamped to their range.
+- A subexpression that occurs twice may become a ``let`` in the coordinates of one side only.
+- Values of Funcs are clamped to their range in the coordinates read, but not in those written.
 
-If the comparison fails, Halide writes a loop of compare-and-swap that reads the element twice, once
-to compare and once to add, in an order that the device's compiler chooses. Such a loop loses
-updates; ``docs/decisions/opencl-platforms.md`` has the evidence.
+If the comparison fails, Halide emits a compare-and-swap loop that loads the element twice, once to
+compare and once to add, in an order that the device's compiler chooses. This loop loses updates;
+``docs/decisions/opencl-platforms.md`` has the evidence.
 """
 
 from __future__ import annotations
@@ -19,17 +20,25 @@ from tilewright.halide.analysis.inlining import Interner, Rewriter, TooLarge
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable, walk
 
-# Maximum number of nodes of an update that is looked at.
+# Maximum number of expression nodes in an update; larger ones count as not atomic.
 _MOST_NODES = 20_000
 
 
 def is_atomic_addition(analysis: Analysis, name: str, index: int, *, floats: bool) -> bool | None:
-    """Return whether Halide makes one atomic addition of each iteration of a Func's update.
+    """Return whether Halide emits one atomic addition per iteration of a Func's update.
 
-    It must add to one value of 32 bits, at coordinates that are the same on both sides, and not
-    read the Func otherwise. None means that Halide may or may not see that the coordinates are the
-    same, as lowering tells (`tilewright.halide.execution.atomic_additions`). `floats` tells whether
-    the device adds floats.
+    The update must add to a single 32-bit value, at the same coordinates on both sides, and must
+    not read the Func elsewhere.
+
+    Args:
+        analysis: The pipeline.
+        name: The Func.
+        index: The update's stage number.
+        floats: Whether the device has atomic additions of floats.
+
+    Returns:
+        None if Halide may fail to see that the coordinates are the same; only lowering the pipeline
+        can tell (`tilewright.halide.execution.atomic_additions`).
     """
     try:
         own = _added_to(analysis, name, index, floats)
@@ -62,13 +71,13 @@ def _added_to(analysis: Analysis, name: str, index: int, floats: bool) -> Call |
 
 
 def _interned(*groups: tuple[Expr, ...]) -> list[list[Expr]]:
-    """Return the expressions with equal parts as one shared object."""
+    """Return the expressions with each set of equal subexpressions as one object."""
     rewriter = Rewriter(lambda name: None, Interner(), _MOST_NODES)
     return [[rewriter.rewrite(e, {}) for e in group] for group in groups]
 
 
 def _same_when_simplified(stage: Stage, own: Call) -> bool:
-    """Return whether nothing in the coordinates could make the two sides differ."""
+    """Return whether both sides certainly keep the same coordinates during lowering."""
     (value,) = stage.values
     added = tuple(arg for arg in getattr(value, "args", ()) if arg is not own)
     places, others = _interned(stage.args, added)
@@ -84,7 +93,7 @@ def _same_when_simplified(stage: Stage, own: Call) -> bool:
 
 
 def _gets_a_name(node: Expr) -> bool:
-    """Return whether Halide 21 gives a subexpression that occurs twice a name of its own."""
+    """Return whether Halide 21 makes a ``let`` of a subexpression that occurs twice."""
     if isinstance(node, Const | Variable):
         return False
     if isinstance(node, Op) and node.name in ("cast", "broadcast"):

@@ -1,12 +1,12 @@
 """Region inference: the box of every producer that a box of its consumers needs.
 
-Everything is evaluated on whole arrays at once: a bound is a float64 scalar or an array over
-candidate tilings (float64 holds every 32-bit coordinate exactly and has infinities for what
-is unbounded). Affine index expressions over boxes are bounded exactly; clamps, selects,
-divisions and data-dependent indices by interval arithmetic, which covers what is touched.
+A bound is a float64 scalar or an array of shape (N,), one number per candidate tiling. float64
+holds every 32-bit coordinate exactly, and infinity for no bound. Affine index expressions over
+boxes are bounded exactly. Clamps, selects, divisions and data-dependent indices are bounded by
+interval arithmetic, which may exceed the region touched but always covers it.
 
-Notation: an interval [lo, hi] has both ends, its extent is hi - lo + 1; `env` gives every loop
-variable its interval. A linear form is const + sum over terms of (coefficient x atom).
+Notation: an interval [lo, hi] includes both ends, so its extent is hi - lo + 1. `env` maps every
+loop variable to its interval. A linear form is const + sum over terms of (coefficient x atom).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Bound = float | npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Both ends, inclusive; each a scalar or an array over tilings."""
+    """A range of integers with both ends included; each end is a scalar or has shape (N,)."""
 
     lo: Bound
     hi: Bound
 
     @property
     def extent(self) -> Bound:
-        """Number of integers inside."""
+        """The number of integers in the interval."""
         return self.hi - self.lo + 1.0
 
 
@@ -50,7 +50,7 @@ Box = tuple[Interval, ...]
 Env = Mapping[str, Interval]
 
 EVERYTHING = Interval(-math.inf, math.inf)
-# The prefix of the operations that Halide 21 makes of ``strict_float``.
+# The prefix of the operations inside Halide 21's ``strict_float``.
 STRICT = "strict_"
 _ROUNDING = ("floor", "ceil", "round", "trunc")
 _BITWISE = frozenset(["shift_right", "shift_left", "bitwise_and"])
@@ -96,8 +96,7 @@ def _maximum(a: Bound, b: Bound) -> Bound:
 def type_range(t: Type) -> Interval:
     """Return the range of a type; signed integers of 32 bits and more count as unbounded.
 
-    Halide treats the overflow of 32-bit signed integers as undefined, so a bound from their
-    type alone would promise too much.
+    Overflow of these integers is undefined in Halide, so their type does not bound a value.
     """
     if t.code == "uint" and t.bits <= 32:
         return Interval(0.0, float(2**t.bits - 1))
@@ -124,9 +123,9 @@ class Linear(NamedTuple):
 
 
 class Linearizer:
-    """Writes integer expressions as linear forms, folding known scalar parameters.
+    """Convert integer expressions to linear forms, with known scalar parameters substituted.
 
-    Two variables of one name are one atom. Results are kept by the node's identity.
+    Variables with the same name are one atom. Results are cached per expression node.
     """
 
     def __init__(self, scalars: Mapping[str, float]) -> None:
@@ -154,7 +153,7 @@ class Linearizer:
         return self._of_operator(e)
 
     def _of_operator(self, e: Op) -> Linear:
-        """Return a sum, a product with a constant, or a widening cast; anything else is an atom."""
+        """Convert sums, products with a constant and widening casts; others become atoms."""
         if e.name in ("add", "sub"):
             sign = 1.0 if e.name == "add" else -1.0
             return _combine(self(e.args[0]), self(e.args[1]), sign)
@@ -195,10 +194,10 @@ def _combine(a: Linear, b: Linear, sign: float) -> Linear:
 
 @dataclass
 class Bounder:
-    """Bounds expressions over boxes of their loop variables.
+    """Bound expressions over boxes of their loop variables.
 
-    `values` bounds the values of Funcs and images, for data-dependent indices: by name, and for the
-    further values of a Tuple by name, a dot and the value's position.
+    `values` has the range of the values of Funcs and images, for data-dependent indices. Its keys
+    are names; those of the second and later values of a Tuple are ``NAME.POSITION``.
     """
 
     linear: Linearizer
@@ -270,7 +269,7 @@ class Bounder:
         return type_range(e.type)
 
     def _of_strict(self, e: Call, args: list[Interval]) -> Interval:
-        """Return a strict operation (``strict_mul``) has the bounds of its operator."""
+        """Bound a strict operation (``strict_mul``) as its operator."""
         name = e.name.removeprefix(STRICT)
         if name == "fma" and len(args) == 3:
             product = _rule_mul(e, args[:2])
@@ -288,7 +287,7 @@ class Bounder:
 
 
 def _rounded(a: Interval) -> Interval:
-    """Round both ends to 32-bit floats: 1 / 0.1 is 10 there, not a bit less."""
+    """Round both ends to 32-bit floats, in which 1 / 0.1 is exactly 10, for example."""
     return Interval(_single(a.lo), _single(a.hi))
 
 
@@ -297,7 +296,7 @@ def _single(a: Bound) -> Bound:
 
 
 def _rounded_to_whole(name: str, a: Interval) -> Interval:
-    """Return the interval after floor, ceil, round or trunc; round and trunc go either way."""
+    """Return the interval after floor, ceil, round or trunc; the last two may round up or down."""
     if name.startswith(("round", "trunc")):
         return Interval(np.floor(a.lo), np.ceil(a.hi))
     step = np.ceil if name.startswith("ceil") else np.floor
@@ -305,7 +304,7 @@ def _rounded_to_whole(name: str, a: Interval) -> Interval:
 
 
 def _of_bits(e: Call, a: Interval, by: Interval) -> Interval:
-    """Return a shift, or a mask that is not negative, by one known number."""
+    """Bound a shift by one known number, or a ``bitwise_and`` with a non-negative one."""
     scale = 2.0 ** float(np.max(by.lo))
     if e.name == "shift_right":
         return Interval(np.floor(a.lo / scale), np.floor(a.hi / scale))
@@ -319,7 +318,7 @@ def _is_point(a: Interval) -> bool:
 
 
 def _within(a: Interval, limits: Interval, e: Expr) -> Interval:
-    """Return a narrow integer that may wrap can hold any value of its type."""
+    """Return an integer's interval: the whole range of a narrow type if the value may wrap."""
     if e.type.code == "int" and e.type.bits >= 32:
         return a
     fits = (a.lo >= limits.lo) & (a.hi <= limits.hi)
@@ -370,7 +369,7 @@ def _rule_mod(e: Op | Call, args: list[Interval]) -> Interval:
         return EVERYTHING
     if _is_point(b) and float(np.max(b.lo)) > 0:
         m = float(np.max(b.lo))
-        # Inside one period the modulus is a shift.
+        # Within one period, the modulus only subtracts a constant.
         same = np.floor(a.lo / m) == np.floor(a.hi / m)
         if np.all(same) and np.all(np.isfinite(a.lo)):
             base = np.floor(a.lo / m) * m
@@ -415,16 +414,16 @@ for _comparison in ("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not"):
     _RULES[_comparison] = lambda e, a: Interval(0.0, 1.0)
 
 
-# --- what a stage touches -----------------------------------------------------------------
+# --- accesses of a stage ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Access:
-    """Every access of one stage to one Func or image, dimension by dimension.
+    """All accesses of one stage to one Func or image, dimension by dimension.
 
-    Index expressions with the same linear part are merged: `forms[d]` holds each distinct
-    linear part once with the smallest and the largest added constant. `count` is the
-    number of distinct accesses.
+    Index expressions with the same linear terms are merged: `forms[d]` has each distinct form of
+    dimension `d` once, with the smallest and the largest constant. `count` is the number of
+    distinct accesses.
     """
 
     callee: str

@@ -1,8 +1,8 @@
-"""How much of a Func is computed at a time under a schedule.
+"""Compute the extents of each Func that are computed at a time under a schedule.
 
-A Func at root is computed completely. A Func at a consumer's loop is computed as far as one
-iteration of that loop requires; values kept from the previous iteration do not count. Extents may
-be arrays, so that many sizes of the outputs are computed together.
+A Func at root is computed completely at once. Of a Func at a consumer's loop, one iteration of that
+loop computes the region that it requires, except values kept from the previous iteration. Extents
+may be arrays of shape (N,), to evaluate N sizes of the outputs together.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ Place = tuple[int, int, str]
 
 
 class Computed:
-    """The extents computed at a time of every Func.
+    """The extents of every Func that are computed at a time.
 
-    `analysis` is of the algorithm with the schedule's clones and nothing inlined, and has the
-    regions of the outputs and the values of parameters.
+    Args:
+        schedule: The schedule.
+        analysis: The algorithm with the schedule's clones and without inlining, with the regions of
+            the outputs and the values of parameters.
     """
 
     def __init__(self, schedule: Schedule, analysis: Analysis) -> None:
@@ -39,13 +41,13 @@ class Computed:
         self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
-        # Many Funcs are computed at one loop: its requirements are computed once.
+        # Cache per loop: several Funcs may be computed at one loop.
         self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:
-        """Return the extents of a Func computed at a time; NaN if they are not known.
+        """Return the extents of a Func that are computed at a time; NaN if they are unknown.
 
-        If a Func is computed in several places, each extent is the smallest.
+        If stages of the consumer require different extents, each result is the smallest of them.
         """
         box = self._box(func)
         if box is None:
@@ -63,9 +65,9 @@ class Computed:
         return tuple(extents)
 
     def wanted(self, func: int) -> tuple[Bound, ...]:
-        """Return the extents of a Func required by one iteration of the loop it is computed at.
+        """Return the extents of a Func that one iteration of its compute level requires.
 
-        Values kept from the previous iteration count. NaN if they are not known.
+        Values kept from the previous iteration are included. Unknown extents are NaN.
         """
         box = self._box(func)
         if box is None:
@@ -83,7 +85,7 @@ class Computed:
         return self._known[func]
 
     def _places(self, func: int, level: Level, iterations: int) -> Box | None:
-        """Return a Func's box in one (or two) iterations of a loop, the smallest of all stages."""
+        """Return the box that 1 or 2 iterations of a loop require, the smallest over stages."""
         name = self._algorithm.funcs[func].name
         found: Box | None = None
         host = self._entries[level.func]
@@ -102,7 +104,7 @@ class Computed:
     def _wanted(
         self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str, iterations: int
     ) -> dict[str, Box]:
-        """Return the boxes that one iteration of a loop requires of all Funcs computed in it."""
+        """Return the boxes that `iterations` of a loop require of all Funcs computed in it."""
         box = self._box(host.func)
         func = self._algorithm.funcs[host.func]
         if box is None:
@@ -136,7 +138,14 @@ class Computed:
 def _covered(
     nest: StageSchedule, loop: str, whole: Mapping[str, Bound], iterations: int
 ) -> dict[str, Bound]:
-    """Return how far the loops of a definition run in the given iterations of `loop`."""
+    """Return the extents that a definition's loops cover in the given iterations of `loop`.
+
+    Args:
+        nest: The stage's nest.
+        loop: A loop of the nest.
+        whole: The extents of the definition's loops, by canonical name.
+        iterations: The number of iterations of `loop`.
+    """
     extents: dict[str, Bound] = dict(whole)
     for change in nest.splits:
         if isinstance(change, Split):
@@ -166,7 +175,7 @@ def _covered(
 
 
 def _smaller(a: Box | None, b: Box) -> Box:
-    """Return the shorter interval of two boxes along every dimension."""
+    """Return the box that has, in each dimension, the shorter interval of two boxes."""
     if a is None:
         return b
     shorter = [

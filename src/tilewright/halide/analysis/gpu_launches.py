@@ -1,18 +1,18 @@
-"""The GPU kernels that a schedule launches: grid, block, shared memory, registers wanted.
+"""The GPU kernels that a schedule launches: grid, block, shared memory, registers.
 
-A stage with loops mapped to blocks is a kernel, with all that is computed inside these loops. As
-Halide 21 makes it (``FuseGPUThreadLoops.cpp``), a block has as many threads in each dimension as
-the longest thread loop inside it, in any iteration of any block, and the shared memory that the
-largest block needs.
+A stage with loops over blocks, together with everything computed in these loops, is a kernel. In
+Halide 21 (``FuseGPUThreadLoops.cpp``) all blocks of a kernel have the same size. In each dimension,
+a block has as many threads as the longest thread loop in any iteration of any block, and it gets
+the shared memory that the largest block needs.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | rows of sizes or split factors | count |
-| `grid`, `block` | blocks of the launch, threads of a block, in x, y, z | 3 x (N,), count |
-| `sizes` | the nest at points spread over all iterations | |
-| `copies` | one loop or allocation at each of these points; the largest counts | |
+| N | rows: combinations of sizes or split factors | count |
+| `grid`, `block` | blocks per launch and threads per block, in x, y, z | 3 x (N,), count |
+| `sizes` | the nest evaluated at points spread over the iteration space | |
+| `copies` | one loop or allocation at each of these points; the largest is used | |
 | `shared` | elements of each allocation in shared memory | (N,), elements |
-| `registers` | what a thread keeps of Funcs computed in it | (N,), words of 4 bytes |
+| `registers` | values of Funcs computed inside a thread, per thread | (N,), words of 4 bytes |
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from tilewright.halide.analysis.shared_memory import Array, SharedAllocation, pa
 from tilewright.halide.analysis.slid_storage import elements
 from tilewright.halide.analysis.summaries import nothing_to_do
 
-ROOM = 1024.0  # more than a tile or a window that is folded has in any dimension
+# Added to each output extent so that no tile is cut off: more than the extent of any tile or any
+# folded window, in coordinates.
+ROOM = 1024.0
 MAX_DIMENSIONS = 3
 REGISTER_BYTES = 4.0
-# Fractions of each dimension at which sizes are computed; the largest counts. For a single
-# row of sizes many points are one evaluation.
+# Fractions of each dimension at which sizes are evaluated. A single row of sizes can be evaluated
+# at many points in one array, so it uses more of them.
 _FEW = (0.0, 0.5, 1.0)
 _MANY = tuple(k / 24.0 for k in range(25))
 
@@ -46,14 +48,21 @@ Path = tuple[tuple[StageKey, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel: extents in x, y, z, bytes of shared memory per block.
+    """One kernel launch; numbers are scalars or arrays of shape (N,).
 
-    `registers` are the words (4 bytes) of Funcs computed inside a thread, without those that the
-    expressions need. `slides` says that values in shared memory are kept from one iteration to the
-    next; Halide may then fold the storage, and the size given is an upper bound. `partial` says
-    that a loop over blocks or threads runs inside a serial loop whose iterations keep values for
-    the next: Halide may compute only new values there, so that grid, block and shared memory are
-    upper bounds. Numbers are scalars or arrays of shape (N,).
+    Attributes:
+        func: Position of the Func whose loops over blocks make the kernel.
+        stage: Its stage.
+        grid: Blocks in x, y, z.
+        block: Threads per block in x, y, z.
+        shared_bytes: Shared memory per block, in bytes.
+        registers: Words (4 bytes) per thread for the values of Funcs computed inside a thread,
+            without the registers of expressions.
+        slides: Whether values in shared memory are kept from one iteration of a loop to the next.
+            Halide may then fold the storage, so `shared_bytes` is an upper bound.
+        partial: Whether a loop over blocks or threads runs inside a serial loop whose iterations
+            reuse values of earlier ones. Halide may then compute new values only, so `grid`,
+            `block` and `shared_bytes` are upper bounds.
     """
 
     func: int
@@ -67,13 +76,13 @@ class Launch:
 
 
 def number(value: Bound) -> int:
-    """Return the largest of the rows as an integer; 0 if it is not known."""
+    """Return the largest row as an integer; 0 if it is unknown."""
     most = float(np.max(np.asarray(value, dtype=np.float64)))
     return int(most) if math.isfinite(most) else 0
 
 
 def numbers(extents: Iterable[Bound]) -> tuple[int, ...]:
-    """Return a grid or a block as integers, each the largest of its rows; empty if one is unknown.
+    """Return a grid or block as integers, each the largest row; empty if one is unknown.
 
     >>> numbers((4.0, 2.0, 1.0)), numbers((4.0, math.inf, 1.0))
     ((4, 2, 1), ())
@@ -97,12 +106,12 @@ class _Kernel:
 
 
 def launches(nest: ScheduledNest, *, at_most: bool = False) -> tuple[Launch, ...]:
-    """Return every kernel of a schedule, at its largest over all blocks.
+    """Return every kernel of a schedule, with the largest sizes over all blocks.
 
     Args:
-        nest: The scheduled program.
-        at_most: Take for each allocation the most that Halide's interval arithmetic can make of
-            it, as in `ScheduledNest.at_most`, so that `shared_bytes` is an upper bound.
+        nest: The scheduled pipeline.
+        at_most: Use for each allocation the largest size that Halide's interval arithmetic may
+            infer (`ScheduledNest.at_most`), so that `shared_bytes` is an upper bound.
     """
     structure = nest.structure
     if not any(_runs_on_gpu(stage) for stage in structure.stages.values()):
@@ -116,10 +125,10 @@ def launches(nest: ScheduledNest, *, at_most: bool = False) -> tuple[Launch, ...
 
 
 def middle_launches(nest: ScheduledNest) -> tuple[Launch, ...]:
-    """Return every kernel as the loops around each place stand, which is a fraction of the work.
+    """Return every kernel with the sizes at one point of the nest; cheaper than `launches`.
 
-    Blocks at a border may need more threads and shared memory than those in the middle, and all
-    sizes are taken to be the same in all blocks.
+    The point is the iteration given by `nest.at`. Blocks at a border may need more threads and
+    shared memory. All allocations are assumed to have the same size in all blocks.
     """
     kernels = _noted(nest, [nest], [nest.of_size(_larger_outputs(nest))])
     return tuple(_launch(nest, kernel, frozenset(kernel.shared)) for kernel in kernels.values())
@@ -132,9 +141,9 @@ def _noted(
     *,
     at_most: bool = False,
 ) -> dict[tuple[Path, StageKey], _Kernel]:
-    """Return the kernels with their loops and allocations.
+    """Return the kernels with the sizes of all loops and allocations, the largest over all points.
 
-    `sizes` is the nest at some points, `beyond` at the same ones with larger outputs.
+    `sizes` has the same nest at different points, `beyond` at these points with larger outputs.
     """
     structure = nest.structure
     kernels = _kernels(structure)
@@ -153,7 +162,7 @@ def _noted(
 
 
 def _everywhere(nest: ScheduledNest) -> list[ScheduledNest]:
-    """Return the nest at points all over the iteration space."""
+    """Return the nest at points spread over the iteration space."""
     if any(np.ndim(factor) for factor in nest.factors.values()):
         return [nest.standing_at(Corner(even, odd)) for even in _FEW for odd in _FEW]
     even, odd = np.meshgrid(_MANY, _MANY)
@@ -179,9 +188,9 @@ def _kernels(structure: NestStructure) -> dict[tuple[Path, StageKey], _Kernel]:
 def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey, str]]]:
     """Return for each Func the serial loops over which it or a reader of it slides.
 
-    A Func slides over the loops between the place where it is stored and the one where it is
-    computed: values of earlier iterations are not computed again, nor are those that only these
-    would have read.
+    A Func slides over the loops between its store level and its compute level. An iteration does
+    not compute values again that earlier iterations computed, and the Funcs that these values read
+    are not computed for them again either.
     """
     found: dict[int, set[tuple[StageKey, str]]] = {i: set() for i in structure.entries}
     for production, around in structure.productions():
@@ -190,7 +199,7 @@ def _slid_loops(structure: NestStructure) -> dict[int, frozenset[tuple[StageKey,
             path = [(stage.key, stage.loops[at][0]) for stage, at in around]
             outside = 0
             if entry.store.kind == "at":
-                # Stages of one Func share the name of a loop.
+                # A level names a Func's loop in all of its stages.
                 level = entry.store.func, entry.store.loop
                 outside = 1 + [(key[0], name) for key, name in path].index(level)
             found[production.func].update(path[outside:])
@@ -208,7 +217,7 @@ def _first_block(stage: StageNest) -> int:
 def _kernel_at(
     kernels: Mapping[tuple[Path, StageKey], _Kernel], structure: NestStructure, path: Path
 ) -> _Kernel | None:
-    """Return the kernel that the loops of `path` are in."""
+    """Return the kernel that contains the loops of `path`; None outside of kernels."""
     for at, (key, name) in enumerate(path):
         stage = structure.stages[key]
         if stage.single_thread or dict(stage.loops)[name] == "gpu_block":
@@ -217,7 +226,7 @@ def _kernel_at(
 
 
 def _most(nest: ScheduledNest, copies: Sequence[Bound]) -> Bound:
-    """Return the largest over all points, for each row."""
+    """Return the maximum over all points, per row."""
     if len(copies) == 1:
         return float(np.max(copies[0]))
     most = copies[0]
@@ -270,7 +279,7 @@ def _note_allocation(
 
 
 def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
-    """Return boxes of the outputs that are so large that no tile is cut short."""
+    """Return boxes of the outputs that are large enough for every tile to be complete."""
     return {
         name: tuple(part._replace(hi=part.hi + 2.0 * part.extent + ROOM) for part in box)
         for name, box in nest.analysis.output_boxes.items()
@@ -278,9 +287,9 @@ def _larger_outputs(nest: ScheduledNest) -> dict[str, Box]:
 
 
 def _constant(sizes: list[ScheduledNest]) -> frozenset[tuple[int, Path]]:
-    """Return the allocations whose size is equal in all blocks and for all output sizes.
+    """Return the allocations that have the same size in all blocks and for all output sizes.
 
-    Halide infers that, and packs such allocations separately.
+    Halide infers constant sizes, too, and packs these allocations separately.
     """
     found = []
     for copies in zip(*(one.allocations for one in sizes), strict=True):
@@ -321,7 +330,7 @@ def _launch(nest: ScheduledNest, kernel: _Kernel, constant: frozenset[tuple[int,
 
 
 class _Lives:
-    """When each allocation of a kernel is first and last used, in barrier steps."""
+    """The first and last use of each allocation of a kernel, in steps between barriers."""
 
     def __init__(
         self, structure: NestStructure, kernel: _Kernel, constant: frozenset[tuple[int, Path]]
@@ -331,13 +340,13 @@ class _Lives:
         self._constant = constant
         self._step = 0
         self._open: dict[int, list[int]] = {}
-        # Func, place, first and last step.
+        # Func, loops around the allocation, first and last step.
         self._lives: list[tuple[int, Path, list[int]]] = []
         self._stage(kernel.stage, kernel.path, _first_block(kernel.stage))
 
     @property
     def allocations(self) -> list[SharedAllocation]:
-        """One for every value of every Func."""
+        """The allocations: one per Tuple value of each Func."""
         result = []
         for number, (func, path, (first, last)) in enumerate(self._lives):
             size = self._sizes[func, path]
@@ -386,7 +395,7 @@ class _Lives:
 
 
 def _inside(stage: StageNest, at: int) -> frozenset[int]:
-    """Return the Funcs that a stage touches in its loop `at`, with those computed there."""
+    """Return the Funcs that a stage, and all Funcs computed in its loop `at`, read or write."""
     found = set(stage.reads) | {stage.key[0]}
     for place, body in stage.bodies.items():
         if place >= at:

@@ -1,7 +1,7 @@
-"""A pipeline seen with some of its Funcs inlined into their consumers.
+"""A view of a pipeline in which some Funcs are inlined into their consumers.
 
-Inlining substitutes expressions and shares equal subexpressions, so that the counts (operations,
-loads) are those after the compiler's elimination of common subexpressions.
+Inlining substitutes expressions and merges equal subexpressions, so that operations and loads are
+counted as after the compiler's common subexpression elimination.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Func, O
 
 
 class Interner:
-    """Makes expression nodes; equal nodes are one object."""
+    """Create expression nodes such that equal nodes are one object."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[object, ...], Expr] = {}
 
     def op(self, name: str, args: tuple[Expr, ...], like: Op) -> Expr:
-        """Return the operator `like` with other operands."""
+        """Return the node of operator `name` on `args`, with the type of `like`."""
         key = ("op", name, like.type, *map(id, args))
         return self._nodes.setdefault(key, Op(name, args, like.type))
 
     def call(self, args: tuple[Expr, ...], like: Call) -> Expr:
-        """Return the call `like` with other arguments."""
+        """Return the node of the call `like` with arguments `args`."""
         key = ("call", like.name, like.kind, like.value_index, like.type, *map(id, args))
         found = self._nodes.get(key)
         if found is None:
@@ -43,13 +43,13 @@ class Interner:
 
 
 class TooLarge(Exception):
-    """Inlining would make an expression larger than the given limit."""
+    """Inlining makes an expression larger than the limit."""
 
 
 def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
-    """Fold a choice (``mux``) with a literal index to the selected operand.
+    """Fold ``mux`` with a literal index to the selected operand, as the compiler does.
 
-    The compiler folds it, too, so that the other alternatives cost nothing.
+    Return None for any other node.
     """
     if node.name == "mux" and len(args) > 1 and isinstance(args[0], Const):
         index = args[0].value
@@ -59,9 +59,9 @@ def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
 
 
 def may_inline(algorithm: Algorithm, func: Func) -> bool:
-    """Return whether a Func can be inlined at all: pure, no output, read by no extern stage.
+    """Return whether a Func can be inlined: pure, not an output, not read by an extern stage.
 
-    A memoised Func counts as an extern one: its readers and what it reads stay at root.
+    Memoised Funcs are treated like extern ones.
     """
     if not func.pure or func.fixed or func.scheduled or func.name in algorithm.outputs:
         return False
@@ -70,10 +70,13 @@ def may_inline(algorithm: Algorithm, func: Func) -> bool:
 
 
 class Rewriter:
-    """Replaces variables and inlines calls, sharing all work between call sites.
+    """Substitute variables and inline calls, with results shared between call sites.
 
-    `bodies` maps each inlined Func to its arguments and its definition, in which everything
-    that is itself inlined has been replaced already.
+    Args:
+        bodies: Maps an inlined Func to its arguments and its definition, in which inlined calls
+            have already been replaced; None for other Funcs.
+        interner: Creates the nodes.
+        limit: Largest number of nodes to create before `TooLarge` is raised.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class Rewriter:
         self._inlined: dict[tuple[object, ...], Expr] = {}
 
     def rewrite(self, root: Expr, bindings: Mapping[str, Expr]) -> Expr:
-        """Return `root` with `bindings` for its variables and inlined calls replaced."""
+        """Return `root` with its variables replaced by `bindings` and its calls inlined."""
         memo: dict[int, Expr] = {}
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
@@ -132,7 +135,10 @@ class Rewriter:
 
 @dataclass
 class Shared:
-    """Results that views of one algorithm share: stages by the Funcs inlined into them."""
+    """Results that views of one algorithm share.
+
+    `stages` maps a Func and the set of Funcs inlined into it to its stages; None if too large.
+    """
 
     interner: Interner = field(default_factory=Interner)
     stages: dict[tuple[str, frozenset[str]], tuple[Stage, ...] | None] = field(default_factory=dict)
@@ -141,7 +147,7 @@ class Shared:
 class View:
     """An algorithm with a set of pure Funcs inlined.
 
-    `funcs` are those that remain, in realisation order, their stages rewritten on demand.
+    `funcs` are the remaining Funcs in realisation order. Their stages are rewritten on demand.
     """
 
     def __init__(
@@ -158,7 +164,7 @@ class View:
         self.limit = limit
         self.shared = Shared() if shared is None else shared
         self._absorbed: dict[str, frozenset[str]] = {}
-        # The view that this one was derived from, and the Funcs that differ.
+        # The view that this one was derived from, and the Funcs whose stages differ.
         self._origin: View | None = None
         self._changed: frozenset[str] = frozenset()
 
@@ -168,9 +174,9 @@ class View:
             raise ValueError(f"{name} cannot be inlined: it is an output or not pure")
 
     def toggled(self, name: str) -> View:
-        """Return the view with the inlining of `name` toggled.
+        """Return the view in which `name` is inlined if it is not here, and the reverse.
 
-        Results for Funcs that are not affected are reused.
+        Results of unaffected Funcs are reused.
         """
         self._refuse(self.algorithm, name)
         other = View(self.algorithm, frozenset(), self.limit, self.shared)
@@ -179,14 +185,14 @@ class View:
         other._absorbed = {**self._absorbed}
         for changed in other._changed:
             other._absorbed.pop(changed, None)
-        # A view keeps the results of another view, but not the other's origin.
+        # Drop the origin's own origin, so that chains of views do not keep memory alive.
         if "consumers" in self.__dict__:
             other._origin = self
             self._origin = None
         return other
 
     def reached(self, name: str) -> frozenset[str]:
-        """Return the Funcs, inlined ones included, that get the definition of an inlined `name`."""
+        """Return the Funcs, inlined ones included, into which `name` is substituted if inlined."""
         found: set[str] = set()
         pending = list(self.algorithm.consumers[name])
         while pending:
@@ -208,7 +214,7 @@ class View:
         return {f.name: f for f in self.funcs}
 
     def absorbed(self, name: str) -> frozenset[str]:
-        """Return the inlined Funcs whose definitions end up in `name`'s stages."""
+        """Return the Funcs that are inlined into the stages of `name`, also indirectly."""
         known = self._absorbed.get(name)
         if known is None:
             found: set[str] = set()
@@ -224,11 +230,12 @@ class View:
     def stages(self, name: str) -> tuple[Stage, ...]:
         """Return the stages of a Func with inlined callees substituted.
 
-        Raises `TooLarge` when the expressions exceed the view's limit.
+        Raises:
+            TooLarge: The expressions exceed the view's limit.
         """
         key = (name, self.absorbed(name))
         if key not in self.shared.stages:
-            # Producers first: long chains would need as deep a recursion.
+            # Producers first, because a long chain would exceed the recursion limit.
             for callee in sorted(key[1], key=self.algorithm.order.__getitem__):
                 self._rewrite(callee)
             self._rewrite(name)
@@ -238,7 +245,7 @@ class View:
         return known
 
     def _rewrite(self, name: str) -> None:
-        """Cache the stages of a Func after inlining, or the fact that they are too large."""
+        """Cache the stages of a Func after inlining, or None if they are too large."""
         key = (name, self.absorbed(name))
         if key in self.shared.stages:
             return
@@ -303,7 +310,7 @@ class View:
         return {name: tuple(readers) for name, readers in result.items()}
 
     def _changed_consumers(self, origin: View) -> dict[str, tuple[str, ...]]:
-        """Return the consumers, from those of the view that this one was derived from."""
+        """Return the consumers by updating those of the view that this one was derived from."""
         producers = self.producers
         result = {**origin.consumers}
         readers: dict[str, set[str]] = {}

@@ -1,14 +1,15 @@
-"""GPU instructions of one iteration of a stage, by the loops that they depend on.
+"""Count the GPU instructions of one iteration of a stage, by the loops that they depend on.
 
 The counts are those of the PTX that Halide 21 generates. Equal expressions are one node of the
-graph and count once; an expression that a loop does not change is computed outside that loop. A
-sum of products is fused, and constant offsets of an address are part of the load.
+graph and count once. An expression that is invariant in a loop is computed outside that loop. A
+product and a sum become one fused multiply-add, and a load includes the constant offset of its
+address.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `count` | instructions each time one of their `loops` advances | count |
 | `row` | index in a dimension other than the first, multiplied by that dimension's stride | |
-| `forms` | the indices of an access, a linear form per dimension | elements |
+| `forms` | the indices of an access, one linear form per dimension | elements |
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from tilewright.halide.ir.algorithm import (
 
 Loops = frozenset[str]
 
-# Instructions of a call, counted in the PTX of Halide 21 for a kernel with nothing else. A name
-# stands for all that begin with it; the first that fits counts.
+# Instructions per call, counted in Halide 21's PTX of a kernel with only this call. A call belongs
+# to the first entry that its name begins with.
 _CALLS: tuple[tuple[str, float], ...] = (
     ("fast_exp", 15.0),
     ("fast_log", 19.0),
@@ -55,11 +56,11 @@ _CALLS: tuple[tuple[str, float], ...] = (
 )
 # Calls that are one instruction of the special function unit.
 _SPECIAL = ("fast_inverse", "sqrt")
-# Operations on floats and on integers; one instruction where nothing is said.
+# Instructions per operation on floats and on integers; 1 for operations not listed.
 _FLOAT = {"min": 2.0, "max": 2.0, "mod": 4.0, "abs": 4.0, "absd": 4.0, "lerp": 2.0}
 _INTEGER = {"absd": 3.0, "lerp": 19.0}
-# Divisions of signed and unsigned integers, by variables and by constants; powers of two are
-# shifts. A remainder takes one more.
+# Instructions per integer division by a variable and by a constant, keyed by whether the type is
+# signed. A division by a power of two is one shift. A remainder takes one more.
 _DIVISION = {True: 10.0, False: 4.0}
 _DIVISION_BY_CONSTANT = {True: 6.0, False: 3.0}
 _FREE = ("likely", "promise", "unsafe_promise", "strict_float", "undef", "return_second")
@@ -68,7 +69,7 @@ _WORD_BITS = 32  # sums of products are fused from this size on
 
 @dataclass(frozen=True, slots=True)
 class InstructionCount:
-    """Instructions that depend on the same loops; `special` are of the special function unit."""
+    """Instructions that depend on the same loops; `special` run in the special function unit."""
 
     loops: Loops
     plain: float
@@ -79,11 +80,21 @@ class InstructionCount:
 class MemoryAccess:
     """A load or a store of one value.
 
-    The access is done whenever one of `loops` advances; `moved` are those that its address depends
-    on, `outer` those that move more than the first coordinate, `bent` those that move it other than
-    in a straight line. `strides` and `indirect` are as in `Load`. `base` identifies the address
-    without a constant offset in the first dimension, `folded` without any. `rows` has
-    dimension, index, its constant part and its loops of every dimension but the first.
+    Attributes:
+        callee: The Func or image.
+        args: The coordinates.
+        bytes: Size of the value.
+        store: Whether it is a store.
+        loops: The access is repeated whenever one of these loops advances.
+        moved: The loops that the address depends on.
+        outer: The loops of coordinates other than the first, and those in `bent`.
+        bent: The loops of coordinates that are not affine in the loop variables.
+        strides: As in `summaries.Load`.
+        indirect: As in `summaries.Load`.
+        base: Identifies the address up to a constant offset in the first dimension.
+        folded: Identifies the address up to constant offsets in all dimensions.
+        rows: Dimension, index without its constant, constant and loops of the index, for every
+            dimension except the first whose index depends on a loop.
     """
 
     callee: str
@@ -103,7 +114,7 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class StageInstructions:
-    """The instructions of one iteration: `work` without addresses, and the accesses."""
+    """The instructions of one iteration: `work` without address arithmetic, and `accesses`."""
 
     work: tuple[InstructionCount, ...]
     accesses: tuple[MemoryAccess, ...]
@@ -122,7 +133,7 @@ def stage_instructions(
     accesses = []
     for call in calls:
         found = _access(call.name, call.value_index, call.args, call.type, linear, slopes, depends)
-        # What this stage stores is loaded again in every iteration.
+        # A value of the Func itself is loaded in every iteration, since this stage changes it.
         accesses.append(found if call.name != func.name else replace(found, loops=every))
     for value, kind in enumerate(func.types):
         found = _access(func.name, value, stage.args, kind, linear, slopes, depends)
@@ -140,7 +151,7 @@ def _access(
     slopes: Slopes,
     depends: Dependences,
 ) -> MemoryAccess:
-    """Return a load."""
+    """Return a load of value `value` of `callee` at coordinates `args`, as a `MemoryAccess`."""
     forms = [linear(arg) for arg in args]
     own = [depends[id(arg)][0] for arg in args]
     nothing: Loops = frozenset()
@@ -174,7 +185,7 @@ def _terms(form: Linear) -> object:
 def _work(
     nodes: list[Expr], indices: list[Expr], depends: Dependences
 ) -> tuple[InstructionCount, ...]:
-    """Return the instructions of all nodes but loads and the affine parts of their indices."""
+    """Return the instructions of all nodes except loads and the affine parts of their indices."""
     free = _affine_tops(nodes, indices)
     found: dict[Loops, tuple[float, float]] = {}
     for node in nodes:
@@ -189,7 +200,7 @@ def _work(
 
 
 def _affine_tops(nodes: list[Expr], indices: list[Expr]) -> set[int]:
-    """Return the sums and multiples that are part of addresses only."""
+    """Return the sums and multiples that occur in addresses only, by identity."""
     used: set[int] = set()  # by something other than an address
     tops = {id(arg) for arg in indices}
     free: set[int] = set()
@@ -218,7 +229,7 @@ def _affine(node: Expr) -> bool:
 
 
 def cost_of(node: Op | Call) -> tuple[float, float]:
-    """Return the plain and the special instructions of an operation.
+    """Return the instructions of an operation: plain ones, and those of the special function unit.
 
     >>> from tilewright.halide.ir.algorithm import Const, Type
     >>> seven = Const(7, Type("int", 32))
@@ -268,5 +279,5 @@ def _cast(node: Op | Call, name: str) -> float:
     same = source.type.code == node.type.code or source.type.bits == node.type.bits
     loaded = isinstance(source, Call) and source.kind in ("func", "image")
     integers = "float" not in (source.type.code, node.type.code)
-    # A load widens what it loads.
+    # A load instruction can widen the loaded value.
     return 0.0 if name == "reinterpret" or (integers and (loaded or same)) else 1.0

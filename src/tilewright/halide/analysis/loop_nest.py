@@ -1,4 +1,4 @@
-"""The loop nest of a scheduled pipeline, with where each Func lives and how large it is there."""
+"""The loop nest of a scheduled pipeline as lines of text, with allocations and their sizes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,27 @@ _ANYWHERE = Interval(-math.inf, math.inf)
 def loop_nest(
     algorithm: Algorithm, schedule: Schedule, groups: Mapping[str, int] | None = None
 ) -> tuple[NestLine, ...]:
-    """Return the nest as lines; `groups` gives a Func's group, whose colour its lines get.
+    """Return the loop nest of a schedule as lines.
 
-    Extents and sizes are those at the pipeline's estimates, in the middle of surrounding loops.
-    Unknown ones are left out: bounds that depend on data, and Funcs of an extern stage.
+    Extents and sizes are those at the pipeline's estimates, with all surrounding loops in their
+    middle iteration. Extents that depend on data, and those in an extern stage, are omitted.
+
+    Args:
+        algorithm: The pipeline.
+        schedule: The schedule.
+        groups: The group number of each Func, which determines the colour of its lines.
     """
     extended = with_clones(algorithm, schedule.clones)
     boxes = {name: _output_box(extended.by_name[name]) for name in extended.outputs}
     try:
         nest = ScheduledNest(nest_analysis(algorithm, schedule, boxes), schedule)
     except TooLarge:
-        return (NestLine(0, "compute", name="inlined expressions too large to be shown"),)
+        return (NestLine(0, "compute", name="inlined expressions are too large to be shown"),)
     return tuple(_Lines(nest, schedule, groups or {}).body(nest.structure.root, 0, (), ""))
 
 
 def _output_box(func: Func) -> Box:
-    """Return the estimates of an output; without bounds if there are none."""
+    """Return the estimated box of an output, unbounded in dimensions without an estimate."""
     spans = [func.estimates.get(arg) for arg in func.args]
     return tuple(
         _ANYWHERE if span is None else Interval(float(span.min), float(span.max)) for span in spans
@@ -47,7 +52,7 @@ def _output_box(func: Func) -> Box:
 
 
 class _Lines:
-    """State shared by all parts of the nest."""
+    """The generators of lines, and the state that they share."""
 
     def __init__(self, nest: ScheduledNest, schedule: Schedule, groups: Mapping[str, int]) -> None:
         self.nest = nest
@@ -64,11 +69,10 @@ class _Lines:
         }
 
     def body(self, body: Body, depth: int, path: Path, gpu_level: str) -> Iterator[NestLine]:
-        """Yield allocations and computations inside a loop, or in the whole pipeline."""
+        """Yield the lines inside a loop or of the whole pipeline: allocations, then Funcs."""
         for i in sorted(body.stored):
             item = self.allocations.get((path, i))
-            # A Func that slides keeps a few lines only, folded into a ring: how many is
-            # Halide's choice.
+            # Halide may fold the storage of a Func that slides; we do not know the folded size.
             known = item is not None and not item.slides
             yield self._line(
                 depth,
@@ -83,7 +87,7 @@ class _Lines:
     def produce(
         self, production: Production, depth: int, path: Path, gpu_level: str
     ) -> Iterator[NestLine]:
-        """Yield one Func's loops and their bodies."""
+        """Yield the lines of one Func."""
         func = self.algorithm.funcs[production.func]
         entry = self.structure.entries[production.func]
         sliding = "" if entry.store == entry.compute else "sliding window"
@@ -95,7 +99,7 @@ class _Lines:
             yield from self.stage(stage, depth + 1, path, gpu_level)
 
     def stage(self, stage: StageNest, depth: int, path: Path, gpu_level: str) -> Iterator[NestLine]:
-        """Yield the loops of one stage."""
+        """Yield the loops of one stage, with the lines inside them."""
         func, index = stage.key
         for at, (name, mapping) in enumerate(stage.loops):
             if mapping in ("gpu_block", "gpu_thread"):
@@ -117,7 +121,7 @@ class _Lines:
         yield self._line(depth, "compute", stage.func, mapping=note)
 
     def _memory(self, i: int, gpu_level: str) -> str:
-        """Return where Halide puts a Func when the schedule leaves it open."""
+        """Return the memory type of a Func, or the one that Halide chooses for ``auto``."""
         entry = self.structure.entries[i]
         if entry.memory != "auto":
             return entry.memory
@@ -131,6 +135,6 @@ class _Lines:
 
 
 def _number(value: Bound) -> int | None:
-    """Return a finite number; None for what has no bound."""
+    """Return a finite number as an integer, at least 0; None if it is infinite or unknown."""
     number = float(value)
     return max(int(number), 0) if math.isfinite(number) else None

@@ -1,10 +1,13 @@
-"""Loop bounds and loop variables under splits and fusions, for arrays of split factors at once.
+"""Compute loop bounds and loop variables under splits and fusions, for N split factors at once.
 
-Notation: a loop runs over ``[lo, hi]`` (both inclusive), its extent is ``hi - lo + 1``. A split of
-loop ``old`` by ``f`` gives ``outer`` over ``[0, ceil(extent / f) - 1]`` and ``inner`` over
-``[0, f - 1]``; then ``old = outer * f + lo + inner``. The tail strategy changes that formula at the
+Notation: a loop runs over ``[lo, hi]``, both inclusive, so its extent is ``hi - lo + 1``. A split
+of loop ``old`` by ``f`` gives ``outer`` over ``[0, ceil(extent / f) - 1]`` and ``inner`` over
+``[0, f - 1]``, with ``old = outer * f + lo + inner``. The tail strategy changes this formula at the
 end of the loop (Halide 21, ``ApplySplit.cpp``). Every number is a float64 scalar or an array of
 shape (N,).
+
+A loop is *fixed* if it is evaluated at one iteration instead of over its range; the code calls it
+`still`, or says that it stands at that iteration.
 """
 
 from __future__ import annotations
@@ -21,20 +24,20 @@ from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse, Split
 
 Ranges = dict[str, Interval]
-# The tails that Halide guards by a branch around all that is inside.
+# The tails for which Halide puts a branch around everything inside the loop.
 BRANCHES = frozenset(["guard_with_if", "predicate"])
-UNKNOWN = math.nan  # as an alignment: nothing is known of the extent
+UNKNOWN = math.nan  # as a known extent or multiple: none is known
 
 
 def where(condition: Any, yes: Bound, no: Bound) -> Bound:
-    """Return `yes` where the condition holds, else `no`; a scalar if all three are."""
+    """Return `yes` where the condition holds, else `no`; a scalar if all three are scalars."""
     if isinstance(condition, bool | np.bool_):
         return yes if condition else no
     return np.where(condition, yes, no)
 
 
 def floor(value: Bound) -> Bound:
-    """Return the largest integer that is not above; infinities stay."""
+    """Return the largest integer that is at most `value`; infinities are unchanged."""
     if isinstance(value, float):
         return float(math.floor(value)) if math.isfinite(value) else value
     return np.floor(value)
@@ -43,7 +46,7 @@ def floor(value: Bound) -> Bound:
 def part_of(fraction: Bound, extent: Bound) -> Bound:
     """Return the iteration, counted from 0, at a fraction (0 to 1) of a loop's extent.
 
-    An unbounded loop stands at its first iteration if the fraction is 0.
+    For an unbounded loop and the fraction 0, this is the first iteration.
     """
     last = larger(extent - 1.0, 0.0)
     if isinstance(fraction, float) and isinstance(last, float):
@@ -54,14 +57,14 @@ def part_of(fraction: Bound, extent: Bound) -> Bound:
 
 
 def smaller(a: Bound, b: Bound) -> Bound:
-    """Return the elementwise minimum; a scalar if both are."""
+    """Return the elementwise minimum; a scalar if both arguments are scalars."""
     if isinstance(a, float) and isinstance(b, float):
         return min(a, b)
     return np.minimum(a, b)
 
 
 def larger(a: Bound, b: Bound) -> Bound:
-    """Return the elementwise maximum; a scalar if both are."""
+    """Return the elementwise maximum; a scalar if both arguments are scalars."""
     if isinstance(a, float) and isinstance(b, float):
         return max(a, b)
     return np.maximum(a, b)
@@ -69,7 +72,10 @@ def larger(a: Bound, b: Bound) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class SizedSplit:
-    """A split with its factor, and whether Halide knows it to divide the loop's extent."""
+    """A split with its factor; `even` is whether Halide knows that it divides the loop's extent.
+
+    `factor` and `even` are scalars or have shape (N,).
+    """
 
     split: Split
     factor: Bound
@@ -82,11 +88,13 @@ Change = SizedSplit | Fuse
 def sized(
     splits: tuple[Split | Fuse, ...], factors: Mapping[int, Bound], known: Mapping[str, float]
 ) -> tuple[Change, ...]:
-    """Return the splits with the factors given by place, else their own.
+    """Return the splits with their factors; a tail is not needed where `SizedSplit.even` holds.
 
-    `known` has the extents that Halide knows when it compiles: bounds of dimensions, constant
-    reduction domains. A split of a loop whose extent is known to be a multiple of the factor
-    needs no tail.
+    Args:
+        splits: The splits and fusions of a stage, in order.
+        factors: Split factors by position in `splits`, which replace those of the schedule.
+        known: The extents, or divisors of extents, of the definition's loops that Halide knows at
+            compile time, by canonical name: promised bounds and constant reduction domains.
     """
     aligned: dict[str, Bound] = dict(known)
     result: list[Change] = []
@@ -112,9 +120,9 @@ def _divides(factor: Bound, extent: Bound) -> Any:
 
 
 def ranges_after(changes: tuple[Change, ...], ranges: Mapping[str, Interval]) -> Ranges:
-    """Return the range of every loop, those that are split or fused away included.
+    """Return the range of every loop, including loops that are later split or fused.
 
-    `ranges` has the loops of the definition.
+    `ranges` has the ranges of the definition's loops.
     """
     found = dict(ranges)
     for change in changes:
@@ -131,12 +139,12 @@ def ranges_after(changes: tuple[Change, ...], ranges: Mapping[str, Interval]) ->
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Ranges of the definition's loop variables, where the stage stores and where it loads.
+    """Ranges of the definition's loop variables in a stage's stores and in its loads.
 
-    They differ under ``predicate_loads`` and ``predicate_stores``, which guard one side only.
-    `still` names the loops that stand still, those that are split or fused away included. `beyond`
-    says, for each row, whether loops stand where a guard leaves nothing to do, `idle` where a
-    predicate leaves nothing to load.
+    The two differ under ``predicate_loads`` and ``predicate_stores``, which guard one side only.
+    `still` names the fixed loops, including loops that are split or fused. Per row, `beyond` is
+    whether the loops are fixed at an iteration that a guard skips, and `idle` whether they are
+    fixed at one in which a predicate skips all loads.
     """
 
     stores: Ranges
@@ -152,11 +160,15 @@ def values(
     fixed: Mapping[str, Bound],
     corners: frozenset[str] = frozenset(),
 ) -> Values:
-    """Return the ranges of the definition's loop variables while the `fixed` loops stand still.
+    """Return the ranges of the definition's loop variables with some loops fixed.
 
-    `fixed` gives loops of the final nest their current value; all others run through their ranges.
-    Those in `corners` stand at an end of their range, to represent all iterations: if a guard skips
-    that end, the last iteration that runs is used instead, even if other loops of the split run.
+    Args:
+        changes: The splits and fusions of the stage.
+        ranges: The range of every loop (`ranges_after`).
+        fixed: The value of each fixed loop of the final nest; other loops run over their ranges.
+        corners: Those of `fixed` that are fixed at an end of their range to represent all
+            iterations. If a guard skips that end, the last iteration that runs is used instead,
+            even if other loops of the split are not fixed.
     """
     now = {
         name: Interval(fixed[name], fixed[name]) if name in fixed else part
@@ -165,7 +177,7 @@ def values(
     loads: Ranges = {}
     idle: Any = False
     beyond: Any = False
-    # Halide neither clamps nor wraps around the value of a loop that stands still.
+    # Halide does not clamp the variable of a fixed loop: the guard is a condition around the body.
     still = set(fixed.keys() - corners)
     points = set(fixed)
     ends = set(corners)
@@ -204,7 +216,7 @@ def values(
 
 
 def _whole(change: SizedSplit, now: Ranges, old: Interval) -> Interval:
-    """Return the range of a split loop over `old` without guards."""
+    """Return the range of a split loop, computed from its parts, before any guard."""
     outer, inner = now[change.split.outer], now[change.split.inner]
     first, last = outer.lo * change.factor + old.lo, outer.hi * change.factor + old.lo
     if "shift" in change.split.tail:

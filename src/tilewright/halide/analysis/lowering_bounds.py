@@ -1,12 +1,13 @@
-"""Bounds of expressions as Halide's lowering finds them, where they are not the tightest.
+"""Bound expressions as Halide's lowering does, where that is not the tightest bound.
 
-Halide 21 (``Bounds.cpp``) bounds expressions in symbols. Two rules differ from interval arithmetic
-on the numbers that the symbols turn out to have:
+Halide 21 (``Bounds.cpp``) computes bounds symbolically. Two rules differ from interval arithmetic
+on the numeric values of the symbols:
 
-- The remainder of a varying value is anything from 0 to the divisor less one, even if all values
-  lie in one period: the two ends of a loop are two symbols, never one point. The remainder is only
-  computed if all variables stand still.
-- A ``select`` takes one branch if the ends of the compared ranges decide its condition, else both.
+- The remainder of a value that varies is bounded by 0 and the divisor - 1, even if all values lie
+  in one period. The reason is that the two ends of a loop are two symbols. Halide computes the
+  remainder only if all variables are fixed (see `loop_ranges`).
+- A ``select`` is bounded by one branch if the ends of the compared ranges decide its condition, and
+  by both branches otherwise.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from tilewright.halide.analysis.bounds import (
 from tilewright.halide.analysis.loop_ranges import floor, larger, smaller, where
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable
 
-_PLAIN_BITS = 32  # signed integers of this width and wider do not overflow, says Halide
-# Functions of one argument that grow with it, by the part of the name before the type.
+_PLAIN_BITS = 32  # Halide assumes that signed integers of at least this width do not overflow
+# Increasing functions of one argument, by the part of the name before the type.
 _MONOTONIC: dict[str, Callable[[Bound], Bound]] = {
     "ceil": np.ceil,
     "floor": np.floor,
@@ -48,9 +49,9 @@ _MONOTONIC: dict[str, Callable[[Bound], Bound]] = {
 class LoweringBounder(Bounder):
     """A `Bounder` that follows Halide's lowering.
 
-    `still` names the variables that stand still where the expression is evaluated: loops around a
-    place, not loops that a required box is computed for. `apart` is for
-    `touched_at_most`.
+    `still` names the variables that are fixed where the expression is evaluated. These are loops
+    around the evaluated point, not loops inside it. `apart` selects the wider bounds of
+    `touched_at_most` for accesses.
     """
 
     still: frozenset[str] = frozenset()
@@ -58,7 +59,7 @@ class LoweringBounder(Bounder):
     _variables: dict[int, tuple[Expr, frozenset[str] | None]] = field(default_factory=dict)
 
     def standing(self, still: frozenset[str]) -> LoweringBounder:
-        """Return the same bounder where other variables stand still."""
+        """Return the same bounder with the variables in `still` fixed."""
         return self if still == self.still else replace(self, still=still)
 
     def _of_atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
@@ -86,7 +87,7 @@ class LoweringBounder(Bounder):
         return super()._of_call(e, env, memo)
 
     def _shifted(self, e: Call, env: Env, memo: dict[int, Interval]) -> Interval:
-        """Bound ``a << b``; Halide must prove that `b` is in range for all loop values."""
+        """Bound ``a << b``; there is a bound only if Halide proves that `b` is always in range."""
         a, b = (self.bound(part, env, memo) for part in e.args)
         always = self.bound(e.args[1], {}, {})
         least = bool(np.all(always.lo >= 0.0))
@@ -99,7 +100,7 @@ class LoweringBounder(Bounder):
         return Interval(low, a.hi * 2.0**b.hi if most else math.inf)
 
     def varies(self, e: Expr) -> bool:
-        """Return whether a value changes while the variables in `still` stand still."""
+        """Return whether a value may change while the variables in `still` are fixed."""
         names = self._names(e)
         return names is None or not names <= self.still
 
@@ -127,7 +128,7 @@ class LoweringBounder(Bounder):
 
 
 def _single(value: Bound, e: Expr) -> Bound:
-    """Return a value as the type of `e` holds it."""
+    """Return a value rounded to the float type of `e`."""
     array = np.asarray(value)
     if e.type.bits == 32:
         array = array.astype(np.float32).astype(np.float64)
@@ -135,7 +136,7 @@ def _single(value: Bound, e: Expr) -> Bound:
 
 
 def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
-    """Return the union of the branches taken at the least and greatest value of the condition."""
+    """Return the union of the branches selected at both ends of the condition's interval."""
     taken = [
         Interval(where(c != 0.0, yes.lo, no.lo), where(c != 0.0, yes.hi, no.hi)) for c in condition
     ]
@@ -145,10 +146,10 @@ def _select(condition: Interval, yes: Interval, no: Interval) -> Interval:
 def touched_at_most(
     access: Access, env: Env, bounder: LoweringBounder, memo: dict[int, Interval]
 ) -> Box:
-    """Return the box that `access` touches, for the least favourable alignment of divisions.
+    """Return the box that `access` touches, with each index quotient at its widest.
 
-    Halide writes ``(x + k) / d - x / d`` as ``(x % d + k) / d``, and takes the remainder to be up
-    to ``d - 1`` for every `x`.
+    Halide rewrites ``(x + k) / d - x / d`` to ``(x % d + k) / d`` and bounds the remainder by
+    ``d - 1`` for every `x`.
     """
     box = list(touched(access, env, bounder, memo))
     for d, forms in enumerate(access.forms):
@@ -171,14 +172,14 @@ def touched_at_most(
 
 
 class _Quotient(NamedTuple):
-    """An index that is a number divided by a positive constant, plus a constant."""
+    """The index ``dividend / divisor + constant`` with a positive constant divisor."""
 
     dividend: Expr
     divisor: float
 
 
 def divisor_of(form: Linear) -> float:
-    """Return by what an index divides a number; 1 if it divides none."""
+    """Return the constant divisor of an index of the form ``x / d + c``; 1 for other indices."""
     quotient = _quotient(form)
     return 1.0 if quotient is None else quotient.divisor
 
@@ -196,7 +197,7 @@ def _quotient(form: Linear) -> _Quotient | None:
 
 
 def _truth(condition: object) -> Bound:
-    """Bound a truth value: 0 for false and 1 for true."""
+    """Return a condition as a bound: 0 for false and 1 for true."""
     array = np.asarray(condition, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 

@@ -1,14 +1,14 @@
-"""The largest allocation that Halide's interval arithmetic can infer.
+"""Compute the largest allocation that Halide's interval arithmetic can infer.
 
-Halide 21 computes the box that a loop nest touches (``box_touched`` in ``Bounds.cpp``) with every
-symbol inside the nest replaced by its interval over all iterations. The lower and the upper end of
-a loop are two symbols: if both move with a surrounding loop, the interval of their difference is
-wider than any extent that occurs, unless the simplifier cancels terms symbolically. So the
-allocation lies between the box that is touched (`nest_walk.Touched`) and the box computed here
-without cancellation. If no end of any loop moves, the two agree.
+Halide 21 computes the box that a loop nest touches (``box_touched`` in ``Bounds.cpp``) by replacing
+every symbol inside the nest by its interval over all iterations. The lower and the upper end of a
+loop are two symbols. If both change with a surrounding loop, the interval of their difference is
+wider than any extent that occurs, unless the simplifier cancels terms. The allocation therefore
+lies between the box that is touched (`nest_walk.Touched`) and the box computed here without
+cancellation. If the ends of all loops are constant, the two are equal.
 
-Notation: `Ends` are the intervals of a lower and of an upper end; a loop that stands at any one
-iteration of ``[lo, hi]`` has ``low = high = [lo, hi]``.
+Notation: `Ends` is a pair of intervals, of a lower end and of an upper end. A loop fixed at an
+unknown iteration of ``[lo, hi]`` has ``low = high = [lo, hi]``.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Ends(NamedTuple):
 
     @property
     def outer(self) -> Interval:
-        """From the least lower end to the greatest upper end."""
+        """The range at its widest: from the least lower end to the greatest upper end."""
         return Interval(self.low.lo, self.high.hi)
 
     @property
     def inner(self) -> Interval:
-        """From the greatest lower end to the least upper end; it may be inverted."""
+        """The range at its narrowest: greatest lower end to least upper end; may be empty."""
         return Interval(self.low.hi, self.high.lo)
 
     @property
     def extent(self) -> Interval:
-        """The extents, as if the ends were independent."""
+        """The interval of the extent if the two ends are independent."""
         return Interval(self.high.lo - self.low.hi + 1.0, self.high.hi - self.low.lo + 1.0)
 
 
 class Twin(NamedTuple):
-    """Required boxes twice: with every range at its widest, and at its narrowest."""
+    """Two sets of required boxes: with every range at its widest, and at its narrowest."""
 
     outer: Boxes
     inner: Boxes
@@ -64,12 +64,13 @@ def _ends(outer: Interval, inner: Interval) -> Ends:
 
 
 def slid(ends: Ends) -> Ends:
-    """Return the ends of the new part in an iteration, for a Func that slides up or down.
+    """Return the ends of the values that one iteration adds to a sliding window.
 
-    It begins one beyond the present values, and may be empty; a window that is filled begins
-    earlier by its length (``SlidingWindow.cpp``).
+    The window may move up or down. The new part begins one coordinate after the present values and
+    may be empty. The iterations that first fill the window begin earlier, by the window's length
+    (``SlidingWindow.cpp``).
     """
-    # At the end of an output the window may be cut short, but begins as early as elsewhere.
+    # The window may be shorter at the end of an output, but it begins just as early.
     early = float(np.max(larger(ends.high.hi - ends.low.hi, 0.0)))
     low = Interval(ends.low.lo - early, larger(ends.low.hi, ends.high.hi + 1.0))
     return Ends(low, Interval(smaller(ends.high.lo, ends.low.lo - 1.0), ends.high.hi + early))
@@ -96,7 +97,7 @@ def _times(a: Interval, b: Interval) -> Interval:
 
 
 def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str, Ends]:
-    """Return the ends of every loop, from those of the definition's loops."""
+    """Return the ends of every loop of a stage, from those of the definition's loops."""
     found = dict(own)
     for change in changes:
         if isinstance(change, Fuse):
@@ -113,11 +114,11 @@ def ends_after(changes: tuple[Change, ...], own: Mapping[str, Ends]) -> dict[str
 
 
 def _unfused(fused: Ends, inner: Ends, outer: Ends, positive: bool) -> tuple[Ends, Ends]:
-    """Return the two loops that were fused (``visit(Div)``, ``visit(Mod)``).
+    """Return the ends of the two loops that were fused (``visit(Div)``, ``visit(Mod)``).
 
-    If Halide cannot exclude that a divisor is negative or zero, nothing cancels. An exception is a
-    divisor that Halide proves to be the same in all iterations, which depends on the length of the
-    expression.
+    The divisor is the inner extent. Unless Halide proves that it is positive, the quotient and the
+    remainder have the widest bounds. Halide may also prove that the divisor is the same in all
+    iterations, which depends on the length of the expression; this case is ignored here.
     """
     size, value = inner.extent, fused.outer
     most = larger(larger(size.hi - 1.0, 0.0), 0.0 if positive else -1.0 - size.lo)
@@ -137,9 +138,13 @@ def values_of(
     standing: Mapping[str, Ends],
     constant: Container[str],
 ) -> tuple[dict[str, Ends], dict[str, Ends]]:
-    """Return the ranges of the definition's variables where the stage stores, and where it loads.
+    """Return the ends of the definition's variables in a stage's stores and in its loads.
 
-    `constant` names the loops whose extents Halide knows.
+    Args:
+        changes: The splits and fusions of the stage.
+        ends: The ends of every loop (`ends_after`).
+        standing: The value of each fixed loop, as the ends of its variable.
+        constant: The loops whose extents Halide knows at compile time.
     """
     now = {**ends, **standing}
     loads: dict[str, Ends] = {}
@@ -183,7 +188,7 @@ def _where(condition: object, yes: Interval, no: Interval) -> Interval:
 
 
 class Hull:
-    """The boxes loaded and stored inside a point, with independent ends of all loops."""
+    """The boxes loaded and stored inside a point of the nest, if all loop ends are independent."""
 
     def __init__(self, nest: ScheduledNest, here: Context) -> None:
         self.nest = nest.apart
@@ -222,10 +227,10 @@ class Hull:
             self._stage(stage, ends_after(self.nest.changes(stage), own), {}, boxes, -1)
 
     def _grown(self, stage: StageNest, boxes: Twin) -> Twin:
-        """Return the boxes of a sliding Func whose later stage computes all that is stored.
+        """Return the boxes of a sliding Func after widening an update to everything stored so far.
 
-        Rounded-up values of an earlier stage are kept for the next iteration, and so have to be
-        complete (``SlidingWindow.cpp``).
+        The next iteration reuses all stored values, including those that the pure definition
+        computes by rounding up. So the update must also compute them (``SlidingWindow.cpp``).
         """
         stored = self.found[stage.func.name]
         own = boxes.outer[stage.key]
@@ -271,10 +276,10 @@ def _constant(stage: StageNest) -> set[str]:
 
 
 def _provided(ends: Mapping[str, Ends], stage: StageNest) -> dict[str, Ends]:
-    """Return the ends of loops for the boxes that a stage provides to Funcs in its loops.
+    """Return the loop ends with which a stage's stores are bounded for the Funcs in its loops.
 
-    Halide takes the last iteration of a loop to be ``min + extent - 1`` there, with an extent
-    independent of `min` (``BoundsInference.cpp``, ``box_provided``).
+    There, Halide's last iteration of a loop is ``min + extent - 1``, with `extent` independent of
+    `min` (``BoundsInference.cpp``, ``box_provided``).
     """
     found = dict(ends)
     for name, _ in stage.loops:

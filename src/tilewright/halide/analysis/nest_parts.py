@@ -13,10 +13,11 @@ from tilewright.halide.ir.schedule import Mapping as LoopMapping
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """A point of a stage's iteration space, by its dimensions and not by its loops.
+    """A point of a stage's iteration space, given by its dimensions rather than its loops.
 
-    Dimensions (and reduction variables) of even number stand at the fraction `even` of their
-    range, the others at `odd`; the loops stand where splits and fusions take that point.
+    Dimensions and reduction variables with an even index are at the fraction `even` (0 to 1) of
+    their range, those with an odd index at the fraction `odd`. Splits and fusions then determine
+    the iteration of each loop. Fractions are scalars or have shape (N,).
     """
 
     even: Bound
@@ -25,9 +26,10 @@ class Corner:
 
 @dataclass(frozen=True, slots=True)
 class LoopSize:
-    """One loop at one place: `extent` iterations from `lo` on, around the loops of `path`.
+    """One loop, inside the loops of `path`: `extent` iterations, the first of them `lo`.
 
-    `path` lists the loops outside, outermost first, as pairs of a stage's key and a loop's name.
+    `path` lists the surrounding loops, outermost first, as pairs of a stage's key and a loop's
+    name. A loop inside several consumers has one `LoopSize` for each.
     """
 
     stage: StageKey
@@ -52,7 +54,16 @@ Boxes = dict[StageKey, Required]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A point in the nest: the boxes required there, and the positions of surrounding loops."""
+    """A point in the nest: an iteration of one loop of a stage, or the whole pipeline.
+
+    Attributes:
+        boxes: What is required of each stage there.
+        body: The inside of the loop, if anything is stored or computed in it.
+        stage: The stage that has the loop; None for the whole pipeline.
+        depth: Position of the loop in `stage.loops`; -1 for the whole pipeline.
+        ranges: Ranges of all loops of the stage.
+        fixed: The values of that loop and of the stage's loops outside it.
+    """
 
     boxes: Boxes = field(default_factory=dict)
     body: Body | None = None
@@ -64,15 +75,21 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory for a Func at the place where it is stored.
+    """The memory of a Func at its store level.
 
-    `box` is what is allocated, `extents` the sizes in memory, innermost first, after
-    `align_storage`; `bytes` covers all values of a Tuple. `slides` says that the Func is stored
-    outside a serial loop and computed inside it: Halide then computes only what is new in each
-    iteration, and may fold the storage; the same is said of what such a Func reads, and of what is
-    stored in its loops. `loose` says that Halide may allocate more than is touched, because a loop
-    that touches the Func has another extent in other iterations, and Halide takes the ends of an
-    interval to be independent (`ScheduledNest.at_most` has the most). `context` is the place.
+    Attributes:
+        func: Position of the Func in realisation order.
+        path: The loops around the allocation, outermost first.
+        box: The region allocated.
+        extents: The extents in memory, innermost first, after `align_storage`.
+        bytes: Size in bytes, for all values of a Tuple.
+        slides: Whether the size depends on a sliding window: the Func is stored outside a serial
+            loop and computed inside it, or such a Func reads it, or it is stored in the loops of
+            such a Func. Halide computes only new values per iteration and may fold the storage.
+        loose: Whether Halide may allocate more than is touched. This happens if the extent of a
+            loop that touches the Func differs between iterations, because Halide treats the ends of
+            an interval as independent. `ScheduledNest.at_most` is the upper bound.
+        context: The point of the nest at which the Func is stored.
     """
 
     func: int

@@ -1,8 +1,8 @@
 """The structure of a scheduled nest: where every Func is produced and stored, without sizes.
 
-A `Body` is the inside of a loop, or the whole pipeline. It stores some Funcs and produces some;
-each `Production` has one `StageNest` per stage, whose loops have bodies in turn. A Func computed
-at a loop that several stages of its consumer have is produced in each of them.
+A `Body` is the inside of a loop, or the whole pipeline. It stores some Funcs and produces some.
+Each `Production` has one `StageNest` per stage, whose loops have bodies in turn. If several stages
+of a consumer have the loop at which a Func is computed, the Func is produced in each of them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,29 @@ from tilewright.halide.ir.schedule import (
     Split,
 )
 
-StageKey = tuple[int, int]  # a Func's place in realisation order, and the stage
-# A producer read by two stages of its consumer is produced in both; along a chain of such Funcs
-# the places multiply.
+StageKey = tuple[int, int]  # a Func's position in realisation order, and the stage
+# Maximum number of productions. A producer that two stages of its consumer read is produced in
+# both, so the number grows exponentially along a chain of such Funcs.
 _MOST_PLACES = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class StageNest:
-    """One stage's loops, outermost first, with their bodies.
+    """One stage's loops and their bodies.
 
-    `variables` maps canonical loop names (``v0``, ``r1``) to the variables of the definition.
-    `known` has the extents that Halide knows when it compiles, by canonical name. `bodies` holds
-    the loops, by their place in `loops`, in which anything is stored or produced directly.
+    Attributes:
+        key: Position of the Func, and the stage.
+        func: The Func.
+        stage: The stage after inlining.
+        loops: Name and mapping of each loop, outermost first.
+        splits: The splits and fusions, in order.
+        entry: Position of the Func's entry in the schedule; -1 without one.
+        variables: Maps canonical loop names (``v0``, ``r1``) to variables of the definition.
+        known: The extents that Halide knows at compile time, by canonical loop name.
+        reads: Positions of the Funcs that the stage reads.
+        single_thread: As in `StageSchedule`.
+        bodies: Maps the position of a loop in `loops` to its body, for loops in which a Func is
+            stored or produced.
     """
 
     key: StageKey
@@ -54,7 +64,7 @@ class StageNest:
 
 @dataclass(frozen=True, eq=False)
 class Production:
-    """A Func computed at some place."""
+    """The computation of a Func in one `Body`."""
 
     func: int
     stages: tuple[StageNest, ...]
@@ -62,10 +72,14 @@ class Production:
 
 @dataclass(eq=False)
 class Body:
-    """The inside of a loop, or of the whole pipeline.
+    """The inside of a loop, or the whole pipeline.
 
-    `defines` lists the stages whose required boxes are computed again here, consumers first, each
-    with the stages whose reads count. `inner` are the Funcs produced inside at any depth.
+    Attributes:
+        stored: Positions of the Funcs allocated here.
+        productions: The Funcs computed directly in this body, in order.
+        defines: The stages whose required boxes are computed again here, consumers first, each with
+            the stages whose reads determine its box.
+        inner: Positions of the Funcs produced inside, at any depth.
     """
 
     stored: list[int] = field(default_factory=list)
@@ -75,12 +89,16 @@ class Body:
 
 
 class NestStructure:
-    """A schedule's nest for one algorithm; `view` has the schedule's clones and inlined Funcs.
+    """The nest of a schedule for one algorithm.
 
-    `entries` has the schedule of every Func that is not inlined, by its place in realisation
-    order.
+    `entries` maps the position of every Func that is not inlined to its schedule.
 
-    Raises `ScheduleError` if a level names a loop that is not around every use.
+    Args:
+        view: The algorithm with the schedule's clones, as the schedule inlines it.
+        schedule: The schedule.
+
+    Raises:
+        ScheduleError: A level names a loop that does not enclose every use.
     """
 
     def __init__(self, view: View, schedule: Schedule) -> None:
@@ -111,7 +129,7 @@ class NestStructure:
         self.root.defines = self._defines(self.root.inner, None, frozenset())
 
     def productions(self) -> Iterator[tuple[Production, tuple[tuple[StageNest, int], ...]]]:
-        """Yield every production with the loops around it: the stage and the place of its loop."""
+        """Yield every production with its surrounding loops: stage and position in its `loops`."""
 
         def walk(
             body: Body, around: tuple[tuple[StageNest, int], ...]
@@ -162,7 +180,7 @@ class NestStructure:
         return tuple(found)
 
     def _kept(self, i: int, func: Func, stage: Stage) -> StageNest:
-        """Return a stage with unknown loops of the user's, at which nothing is computed."""
+        """Return a stage of a Func that keeps the user's schedule, whose loops are unknown."""
         names = {f"r{r}": rvar.name for r, rvar in enumerate(stage.rvars)}
         for d, arg in enumerate(stage.args):
             if isinstance(arg, Variable) and arg.name in func.args:
@@ -171,19 +189,19 @@ class NestStructure:
         reads = frozenset(order[call.name] for call in stage.calls if call.kind == "func")
         return StageNest((i, stage.index), func, stage, (), (), -1, names, {}, reads)
 
-    # --- places ---------------------------------------------------------------------------
+    # --- where Funcs are computed and stored ----------------------------------------------
 
     def _place(self) -> dict[tuple[StageKey, int] | None, list[int]]:
-        """Return the Funcs computed directly in each loop (by stage and place), or root (None)."""
+        """Return the Funcs computed directly in each loop (stage, position), or at root (None)."""
         sites: dict[tuple[StageKey, int] | None, list[int]] = {}
-        # The reads inside each loop of a stage, from its innermost point outwards.
+        # Per stage and loop: the Funcs that are read inside the loop.
         inside: dict[StageKey, list[set[int]]] = {
             key: [set(nest.reads) for _ in nest.loops] for key, nest in self.stages.items()
         }
         hosts: dict[int, list[tuple[StageKey, int] | None]] = {}
 
         def note(func: int, read: frozenset[int] | set[int]) -> None:
-            """Note that the host of `func` reads what `func` reads."""
+            """Add the reads of `func` to the loops that it is computed in."""
             for host in hosts[func]:
                 if host is not None:
                     key, at = host
@@ -200,7 +218,10 @@ class NestStructure:
                     if at is not None and i in inside[nest.key][at]:
                         hosts[i].append((nest.key, at))
                 if not hosts[i]:
-                    raise ScheduleError(f"{self.names[i]} is computed where nothing reads it")
+                    raise ScheduleError(
+                        f"{self.names[i]} is computed at a loop in which nothing reads it; "
+                        "compute it at a loop of a Func that reads it"
+                    )
             else:
                 hosts[i].append(None)
             for host in hosts[i]:
@@ -209,12 +230,15 @@ class NestStructure:
         return sites
 
     def _body(self, site: tuple[StageKey, int] | None, around: frozenset[int]) -> Body:
-        """Return the inside of a loop; `around` are the Funcs being produced there."""
+        """Return the body of a loop; `around` are the Funcs whose loops enclose it."""
         body = Body()
         for i in self._sites.get(site, ()):
             self._made += 1
             if self._made > _MOST_PLACES:
-                raise ScheduleError(f"{self.names[i]} is computed in too many places")
+                raise ScheduleError(
+                    f"{self.names[i]} is computed in too many places (more than {_MOST_PLACES}); "
+                    "compute Funcs of this chain at root"
+                )
             stages = tuple(self._nested(nest, around | {i}) for nest in self._of[i])
             body.productions.append(Production(i, stages))
         inner = {production.func for production in body.productions}
@@ -226,7 +250,7 @@ class NestStructure:
         return body
 
     def _nested(self, nest: StageNest, around: frozenset[int]) -> StageNest:
-        """Return a copy of a stage's nest with the bodies of its loops."""
+        """Return a copy of a stage's nest that has the bodies of its loops."""
         bodies: dict[int, Body] = {}
         inner: frozenset[int] = frozenset()
         for at in reversed(range(len(nest.loops))):
@@ -252,7 +276,7 @@ class NestStructure:
         )
 
     def _store(self, body: Body, path: list[tuple[StageNest, int, Body]]) -> None:
-        """Enter every Func in the body it is stored in, given the loops around."""
+        """Add every Func produced in `body` to the body that stores it; `path` encloses `body`."""
         for production in body.productions:
             i = production.func
             if i not in self.outputs:
@@ -267,15 +291,15 @@ class NestStructure:
                         outer = [*outer, (stage, at, inside)]
                         self._store(inside, outer)
 
-    # --- what is required ---------------------------------------------------------------
+    # --- required boxes -----------------------------------------------------------------
 
     def _defines(
         self, inner: frozenset[int], producing: StageKey | None, around: frozenset[int]
     ) -> tuple[tuple[StageKey, tuple[StageKey, ...]], ...]:
         """Return the stages whose boxes a body computes, consumers first, with their readers.
 
-        These are the stages produced inside; the readers are those produced there, too, and the
-        stage whose loop it is (``BoundsInference.cpp``).
+        These are the stages produced inside the body. Their readers are the other stages produced
+        inside and the stage that has the loop (``BoundsInference.cpp``).
         """
         found: list[tuple[StageKey, tuple[StageKey, ...]]] = []
         for i in sorted(inner - around):
@@ -288,7 +312,7 @@ class NestStructure:
 
 
 def _known(func: Func, stage: Stage) -> dict[str, float]:
-    """Return the extents that Halide knows: bounds of dimensions, constant reductions."""
+    """Return the extents that Halide knows: promised bounds and constant reduction domains."""
     found = {
         f"v{d}": float(func.bounds[arg].extent)
         for d, arg in enumerate(func.args)
@@ -301,7 +325,7 @@ def _known(func: Func, stage: Stage) -> dict[str, float]:
 
 
 def _promised(entry: FuncSchedule) -> dict[str, float]:
-    """Return the extents, or their divisors, that the schedule promises for dimensions."""
+    """Return, per dimension, the extent or its divisor that the schedule promises."""
     return {
         f"v{bound.dimension}": float(bound.modulus if bound.modulus > 1 else bound.extent)
         for bound in entry.bounds
@@ -322,7 +346,10 @@ def _stored_in(level: Level, path: list[tuple[StageNest, int, Body]], root: Body
     for stage, at, body in path:
         if stage.key[0] == level.func and stage.loops[at][0] == level.loop:
             return body
-    raise ScheduleError(f"storage at loop {level.loop!r} is not around the computation")
+    raise ScheduleError(
+        f"the store level, loop {level.loop!r}, does not enclose the computation; store the Func "
+        "at its compute level or at a loop around it"
+    )
 
 
 def pure_everywhere(func: Func) -> tuple[bool, ...]:

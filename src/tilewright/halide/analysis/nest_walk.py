@@ -1,13 +1,15 @@
 """Passes over a scheduled nest: its loops and allocations, and the boxes touched at a point.
 
+A point is one iteration of a loop, or the whole pipeline (`nest_parts.Context`).
+
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | rows of sizes or factors | count |
-| `ranges` | range of every loop of a stage, split and fused ones included | (N,), iterations |
-| `fixed` | the values at which the loops around a place stand | (N,), iterations |
-| `boxes` | what is required of every stage at a place | (N,), coordinates |
-| `path` | the loops around a place, outermost first | |
-| `found` | boxes loaded or stored, by Func or input | (N,), coordinates |
+| N | rows: combinations of sizes or split factors | count |
+| `ranges` | range of every loop of a stage, including split and fused ones | (N,), iterations |
+| `fixed` | values of the loops around the point | (N,), iterations |
+| `boxes` | required box of every stage at the point | (N,), coordinates |
+| `path` | the loops around the point, outermost first | |
+| `found` | boxes loaded or stored inside the point, by Func or input | (N,), coordinates |
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """One pass over the nest, loops at the iteration that `nest.at` says."""
+    """One pass over the nest, with every loop at the iteration that `nest.at` gives."""
 
     def __init__(self, nest: ScheduledNest) -> None:
         self.nest = nest
@@ -87,7 +89,7 @@ class Walk:
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
     ) -> None:
-        """Visit the loops of every stage and their bodies."""
+        """Visit the loops of every stage of a production, and their bodies."""
         for stage in production.stages:
             ranges = self.nest.ranges(stage, boxes[stage.key])
             steps = self.nest.steps(stage, ranges)
@@ -110,10 +112,10 @@ class Walk:
 
 
 class Touched:
-    """The boxes loaded and stored inside a point, over all iterations of its loops.
+    """The boxes loaded and stored inside a point, over all iterations of the loops inside it.
 
-    The loops inside that other Funcs' loops depend on are looked at in their first and their
-    last iteration; `found` covers both, as coordinates move one way along a loop.
+    A loop with Funcs computed in it is evaluated at its first and its last iteration. `found`
+    covers both. This covers all iterations if coordinates are monotonic along the loop.
     """
 
     corners = (0.0, 1.0)
@@ -158,7 +160,7 @@ class Touched:
         boxes: Boxes,
         depth: int,
     ) -> None:
-        """Visit a stage's own loads and stores, and the bodies of its loops within `depth`."""
+        """Visit a stage's loads and stores, and the bodies of its loops inside loop `depth`."""
         self._note(stage.func.name, self.nest.produced(stage, ranges, fixed).box)
         loaded = self.nest.loaded(stage, ranges, fixed)
         for name, box in loaded.items():
@@ -180,7 +182,7 @@ class Touched:
         boxes: Boxes,
         depth: int,
     ) -> None:
-        """Visit the bodies of the loops of a stage within `depth`, at both their ends."""
+        """Visit the bodies of a stage's loops inside loop `depth`, at both ends of each loop."""
         deeper = [at for at in sorted(stage.bodies) if at > depth and stage.bodies[at].productions]
         if not deeper:
             return
@@ -199,10 +201,11 @@ class Touched:
                         self._production(production, inside)
 
     def _varies(self, stage: StageNest, ranges: Ranges) -> bool:
-        """Return whether a loop's extent differs between corners, or is the divisor of another.
+        """Return whether Halide's interval arithmetic may be wider than the ranges of this stage.
 
-        Halide's interval arithmetic then treats both ends of the loop as independent, and may not
-        even prove that the inner extent of two fused loops is positive.
+        This is so if a loop's extent differs between visits, because Halide treats the ends of the
+        loop as independent. It is also so if two loops are fused and the inner extent is unknown,
+        because Halide divides by that extent and may not prove that it is positive.
         """
         known = stage.known.keys() | {c.inner for c in stage.splits if isinstance(c, Split)}
         found = any(isinstance(c, Fuse) and c.inner not in known for c in stage.splits)
@@ -214,12 +217,12 @@ class Touched:
 
 
 def _slides(entry: FuncSchedule) -> bool:
-    """Return whether a Func is stored outside loops that it is computed in."""
+    """Return whether a Func is stored outside the loop that it is computed at."""
     return entry.store != entry.compute
 
 
 def _padded(extent: Bound, unit: int) -> Bound:
-    """Return the extent rounded up to a multiple."""
+    """Return the extent rounded up to a multiple of `unit`."""
     return floor((extent + unit - 1.0) / unit) * unit
 
 

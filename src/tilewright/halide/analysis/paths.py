@@ -1,4 +1,4 @@
-"""Where each stage of a scheduled pipeline runs: the loops around it, of all Funcs."""
+"""Find the loops around each stage of a scheduled pipeline, including those of other Funcs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tilewright.halide.ir.schedule import (
     Split,
 )
 
-# A producer read by two stages of its consumer, at a loop that both have, runs in both places;
-# along a chain of such Funcs the places multiply.
+# Maximum number of paths to a Func. A producer at a loop that two stages of its consumer have runs
+# in both, so the number of paths grows exponentially along a chain of such Funcs.
 _MOST_PLACES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One loop on the way to a stage: its Func and stage, its name, and its mapping.
+    """One loop around a stage: its Func, name, mapping and extent (None if not constant).
 
-    `guarded` says that some of its iterations may be skipped under a condition.
+    `guarded` is whether a condition may skip some of its iterations.
     """
 
     func: int
@@ -40,12 +40,13 @@ Path = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class Paths:
-    """The loops around every stage, outermost first.
+    """The loops around every Func and stage, as paths with the outermost loop first.
 
-    `prefixes` are the loops around a Func as a whole, `stages` those around each stage, its
-    own loops included: several where the Func runs in several places. `uses` are the stages
-    that read a Func, directly or through inlined Funcs. `misplaced` gives a reason for every
-    Func whose compute level does not enclose its uses.
+    Attributes:
+        prefixes: The loops around a Func as a whole; one path per consumer stage it runs in.
+        stages: The loops around each stage, including its own; one path per prefix.
+        uses: The stages that read a Func, directly or through inlined Funcs.
+        misplaced: For every Func whose compute level does not enclose its uses, a reason.
     """
 
     prefixes: dict[int, tuple[Path, ...]]
@@ -55,7 +56,7 @@ class Paths:
 
 
 def position(path: Path, level: Level) -> int | None:
-    """Return how many loops of `path` are outside of `level` or at it; None if it is not there."""
+    """Return the number of loops of `path` up to and including `level`; None if it is missing."""
     if level.kind == "root":
         return 0
     for i, node in enumerate(path):
@@ -65,7 +66,7 @@ def position(path: Path, level: Level) -> int | None:
 
 
 def inlined(schedule: Schedule, algorithm: Algorithm) -> frozenset[int]:
-    """Return the Funcs that have no loops of their own."""
+    """Return the positions of the Funcs that a schedule inlines."""
     algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: entry for entry in schedule.funcs}
     return frozenset(
@@ -81,7 +82,7 @@ def _inline_by_default(func: Func) -> bool:
 
 
 def find_paths(schedule: Schedule, algorithm: Algorithm) -> Paths:
-    """Follow compute levels from the outputs to the inputs."""
+    """Return the loops around every stage, found by following compute levels from the outputs."""
     algorithm = with_clones(algorithm, schedule.clones)
     entries = {entry.func: entry for entry in schedule.funcs}
     uses = _uses(algorithm, inlined(schedule, algorithm))
@@ -96,7 +97,7 @@ def find_paths(schedule: Schedule, algorithm: Algorithm) -> Paths:
 
 
 def _uses(algorithm: Algorithm, inline: frozenset[int]) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return, for each Func that is not inlined, the stages of such Funcs that read it."""
+    """Return the readers of each Func that is not inlined: stages of other such Funcs."""
     reads: dict[tuple[int, int], set[int]] = {}
     through: dict[int, set[int]] = {}
     for i, func in enumerate(algorithm.funcs):
@@ -135,13 +136,16 @@ def _prefixes(func: int, level: Level, algorithm: Algorithm, paths: Paths) -> tu
                 consumer = algorithm.funcs[use[0]].name
                 where = _describe(level, algorithm)
                 paths.misplaced[func] = (
-                    f"it is computed at {where}, which is not around stage {use[1]} of "
+                    f"it is computed at {where}, which does not enclose stage {use[1]} of "
                     f"{consumer}, where it is read"
                 )
             else:
                 found[path[:at]] = None
     if len(found) > _MOST_PLACES:
-        raise ScheduleError(f"{algorithm.funcs[func].name} is computed in too many places")
+        raise ScheduleError(
+            f"{algorithm.funcs[func].name} is computed in too many places (more than "
+            f"{_MOST_PLACES}); compute Funcs of this chain at root"
+        )
     return tuple(found) or ((),)
 
 
@@ -156,14 +160,14 @@ def _own_loops(func: int, entry: FuncSchedule | None, algorithm: Algorithm) -> t
     if entry is not None:
         nests = stage_schedules(algorithm, entry)
     elif definition.scheduled:
-        # Its loops are the user's own and unknown here, so nothing can be computed at them.
+        # The user's schedule has loops that are unknown here, so nothing can be computed at them.
         return ((),) * len(definition.stages)
     else:
         nests = tuple((stage, default_stage(definition, stage)) for stage in definition.stages)
     result = []
     for stage, nest in nests:
         loops = scheduled_loops(definition, stage, nest)
-        # These make every load or store of the stage conditional, whichever loop they split.
+        # A predicate makes every load or store of the stage conditional, whichever loop it splits.
         masked = bool(stage.predicates) or any(
             isinstance(change, Split) and change.tail.startswith("predicate")
             for change in nest.splits

@@ -1,4 +1,4 @@
-"""Updates that combine values by one associative operator, so in any order."""
+"""Recognise updates that combine values by one associative operator, in any order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 
-# Halide 21 reduces vectors by these operators to one value. It multiplies them one by one.
+# The operators with which Halide 21 reduces a vector to one value; products are done one by one.
 OPERATORS = frozenset({"add", "min", "max"})
 
 
 def is_reorderable(stage: Stage) -> bool:
-    """Return whether a stage is ``f(x) = f(x) + ...``, or a minimum or maximum in place of the sum.
+    """Return whether a stage is ``f(x) = f(x) + ...``, or the same with a minimum or maximum.
 
-    A Tuple's values must each be so, of their own. The rest must not read ``f``, and the update
-    must be unconditional. Updates of strict floats are not reorderable, because their order counts.
+    Each value of a Tuple must have this form. The other operands must not read ``f``, and the
+    update must be unconditional. Updates of strict floats are not reorderable.
     """
     if stage.predicates or not stage.rvars:
         return False
@@ -24,7 +24,7 @@ def is_reorderable(stage: Stage) -> bool:
 
 
 def _combines(value: Expr, place: int, stage: Stage) -> bool:
-    """Return whether the Tuple's value of the given place combines its own with other values."""
+    """Return whether value number `place` of the Tuple combines its old value with others."""
     if not isinstance(value, Op) or value.name not in OPERATORS:
         return False
     operands = list(operands_of(value, value.name))
@@ -33,9 +33,9 @@ def _combines(value: Expr, place: int, stage: Stage) -> bool:
 
 
 def operands_of(e: Expr, name: str) -> Iterator[Expr]:
-    """Yield what the operator of the given name combines: both operands of each use at the top.
+    """Yield the operands of nested uses of operator `name`: ``a``, ``b``, ``c`` of ``(a + b) + c``.
 
-    A use that is itself shared is only taken apart once, and yielded whole after that.
+    A use that occurs several times is split into operands once and yielded whole after that.
     """
     seen: set[int] = set()
     stack = [e]
@@ -49,7 +49,7 @@ def operands_of(e: Expr, name: str) -> Iterator[Expr]:
 
 
 def _is_self(e: Expr, place: int, stage: Stage) -> bool:
-    """Return whether an expression is the value that a stage stores to, before it does."""
+    """Return whether an expression is the old value of the element that a stage stores to."""
     if not isinstance(e, Call) or e.kind != "func" or e.name != stage.func:
         return False
     places = [arg.name for arg in stage.args if isinstance(arg, Variable)]

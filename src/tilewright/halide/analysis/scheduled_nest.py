@@ -1,13 +1,13 @@
 """The regions that a scheduled pipeline produces, stores and reads at each loop, for many sizes.
 
-`ScheduledNest` follows Halide 21's own bounds inference (``BoundsInference.cpp``,
-``AllocationBoundsInference.cpp``) in numbers. The required box of a Func is computed afresh in
-every loop that it is computed in, from the boxes of its readers there. The box that is allocated
-covers all stores and loads within the store level of the Func, including rounded-up tails.
+`ScheduledNest` repeats Halide 21's bounds inference (``BoundsInference.cpp``,
+``AllocationBoundsInference.cpp``) with numbers. In every loop that a Func is computed in, its
+required box is computed again from the boxes of its readers there. The allocated box covers all
+stores and loads inside the store level of the Func, including rounded-up tails.
 
-Notation: N is the number of rows of sizes. Every number is a float64 scalar or an array of shape
-(N,). A loop that is not the first of its nest stands at one iteration, given by `at`: 0 is the
-first one, 1 the last, 0.5 the middle. Boxes and extents are those at that iteration.
+Notation: N is the number of rows (combinations of output sizes or split factors). Every number is a
+float64 scalar or an array of shape (N,). The sizes inside a loop are those at one iteration of it,
+given by `at` as a fraction: 0 is the first iteration, 0.5 the middle, 1 the last.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
 
 Factors = Mapping[tuple[int, int, int], Bound]
-# What a `ScheduledNest` raises if its sizes cannot be known: too much is inlined, an extern stage
-# hides its reads, or Funcs are computed in too many places.
+# The exceptions of a `ScheduledNest` whose sizes cannot be computed: the inlined expressions are
+# too large, the reads of an extern stage are unknown, or Funcs are computed in too many places.
 UNKNOWN = (TooLarge, KeyError, ScheduleError)
 MIDDLE = 0.5
 
@@ -75,14 +75,19 @@ MIDDLE = 0.5
 class ScheduledNest:
     """A legal schedule at given sizes.
 
-    `analysis` is that of a view with the schedule's clones and inlined Funcs (`nest_analysis`
-    makes one); its output boxes are the sizes. `factors` gives split factors other than the
-    schedule's own, by the places of entry, stage and split in the schedule: numbers, or arrays of
-    shape (N,). `at` says at which iteration the loops around a place stand. If `only` is given,
-    loops and allocations are those within these Funcs at root alone, by their places. `whole` are
-    the required boxes at root if they are known already: they depend on what is inlined only.
+    Args:
+        analysis: The algorithm with the schedule's clones, as the schedule inlines it
+            (`nest_analysis`). Its output boxes are the sizes.
+        schedule: The schedule.
+        factors: Split factors that replace those of the schedule, by the positions of entry, stage
+            and split in the schedule; scalars or arrays of shape (N,).
+        at: The iteration of every loop at which the sizes inside it are evaluated.
+        structure: The structure of the nest, if already known.
+        only: Positions of Funcs at root; if given, `loops` and `allocations` omit other trees.
+        whole: The required boxes at root, if already known; they depend only on what is inlined.
 
-    Raises `ScheduleError` if a level names a loop that is not around every use.
+    Raises:
+        ScheduleError: A level names a loop that does not enclose every use.
     """
 
     def __init__(
@@ -118,7 +123,7 @@ class ScheduledNest:
         return list(self.structure.stages.items())
 
     def standing_at(self, at: Bound | Corner) -> ScheduledNest:
-        """Return the same nest with the loops around each place at another iteration."""
+        """Return the same nest, with sizes evaluated at another iteration of every loop."""
         if at is self.at or (isinstance(at, float) and at == self.at):
             return self
         other = copy.copy(self)
@@ -128,7 +133,7 @@ class ScheduledNest:
 
     @cached_property
     def apart(self) -> ScheduledNest:
-        """The same nest with quotients as far apart as Halide may take them to be."""
+        """The same nest with index quotients at their widest (see `touched_at_most`)."""
         other = copy.copy(self)
         other.bounder = replace(self.bounder, apart=True)
         other._whole = None
@@ -149,16 +154,16 @@ class ScheduledNest:
 
     @property
     def loops(self) -> tuple[LoopSize, ...]:
-        """Every loop at every place, outer ones first."""
+        """Every loop, once per nest that contains it, outer loops first."""
         return tuple(self._walked.loops)
 
     @property
     def allocations(self) -> tuple[Allocation, ...]:
-        """Every Func that is stored, at every place."""
+        """Every allocation, once per nest that contains it."""
         return tuple(self._walked.allocations)
 
     def at_most(self, allocation: Allocation) -> tuple[Bound, ...]:
-        """Return the most that Halide may allocate, innermost extent first (see `nest_hull`)."""
+        """Return upper bounds of the allocated extents, innermost first (see `nest_hull`)."""
         found = Hull(self, allocation.context).found
         name = self.structure.names[allocation.func]
         return self._walked.storage(allocation.func, union_boxes(found.get(name), allocation.box))[
@@ -179,7 +184,13 @@ class ScheduledNest:
         return self._whole
 
     def define(self, body: Body, boxes: Boxes, producing: StageKey | None) -> Boxes:
-        """Return the required boxes inside a body, from those around it."""
+        """Return the required boxes inside a body, from those around it.
+
+        Args:
+            body: The body.
+            boxes: The required boxes in the loop around the body.
+            producing: The stage that has this loop; None for the whole pipeline.
+        """
         found = dict(boxes)
         reads: dict[StageKey, dict[str, Box]] = {}
         for key, readers in body.defines:
@@ -205,7 +216,7 @@ class ScheduledNest:
         return found
 
     def widened(self, func: int, box: Box) -> Box:
-        """Return the box, widened by the schedule (``DimensionBounds``)."""
+        """Return the box of a Func after widening it as `DimensionBounds` says."""
         bounds = self.structure.entries[func].bounds
         if not bounds:
             return box
@@ -226,16 +237,16 @@ class ScheduledNest:
 
     @cached_property
     def unmodelled(self) -> tuple[str, ...]:
-        """Directives of the schedule whose effect is left out here, a sentence each."""
+        """One sentence for each directive of the schedule whose effect is not modelled here."""
         found = []
         for i, entry in self.structure.entries.items():
             name = self.structure.names[i]
             if any(nest.compute_with is not None for nest in entry.stages):
-                found.append(f"{name}: loops shared with another stage are taken as separate.")
+                found.append(f"{name}: loops shared by compute_with are modelled as separate.")
             if entry.run_async or entry.ring_buffer:
-                found.append(f"{name}: the copies that a producer runs ahead with are left out.")
+                found.append(f"{name}: the storage copies of an asynchronous producer are ignored.")
             if any(nest.specialize for nest in entry.stages):
-                found.append(f"{name}: only the nest is modelled, not what specialising saves.")
+                found.append(f"{name}: the savings of specialised code are not modelled.")
         return tuple(found)
 
     def required_by(self, key: StageKey, required: Required) -> dict[str, Box]:
@@ -251,7 +262,7 @@ class ScheduledNest:
     ) -> dict[str, Box]:
         """Return the boxes that a stage loads while its definition's variables range over `env`.
 
-        Those in `still` stand still (see `LoweringBounder`).
+        Variables in `still` are fixed (see `LoweringBounder`).
         """
         func, stage = key
         summary = self.analysis.summaries(self.structure.names[func])[stage]
@@ -261,7 +272,10 @@ class ScheduledNest:
         return {access.callee: box_of(access, env, bounder, memo) for access in summary.accesses}
 
     def _extern_reads(self, nest: StageNest, box: Box) -> dict[str, Box]:
-        """Return the reads of a C function, assumed to be where it writes: they are unknown."""
+        """Return the reads of an extern stage, which are unknown; assume the box that it writes.
+
+        A Func with another number of dimensions is assumed to be read without bounds.
+        """
         assert nest.func.extern is not None
         found: dict[str, Box] = {}
         everything = Interval(-math.inf, math.inf)
@@ -289,12 +303,12 @@ class ScheduledNest:
         return ranges_after(self._changes[nest.key], own)
 
     def step(self, extent: Bound) -> Bound:
-        """Return the iteration, counted from 0, at which a loop stands."""
+        """Return the iteration of a loop, counted from 0, at which sizes are evaluated."""
         assert not isinstance(self.at, Corner)
         return part_of(self.at, extent)
 
     def steps(self, nest: StageNest, ranges: Ranges) -> dict[str, Bound]:
-        """Return the iterations at which the loops of a stage stand at a `Corner`; else nothing."""
+        """Return the iteration of every loop of a stage at the `Corner`; empty without one."""
         if not isinstance(self.at, Corner):
             return {}
         found: dict[str, Bound] = {}
@@ -328,7 +342,7 @@ class ScheduledNest:
         fixed: Mapping[str, Bound],
         corners: frozenset[str] = frozenset(),
     ) -> Required:
-        """Return the box that a stage computes while the loops in `fixed` stand still."""
+        """Return the box that a stage computes while the loops in `fixed` have those values."""
         now = self.values(nest, ranges, fixed, corners)
         return self.stored(nest, ranges, now.stores, now.still)
 
@@ -341,7 +355,7 @@ class ScheduledNest:
     ) -> Required:
         """Return the box that a stage stores while its definition's variables range over `now`.
 
-        The loops in `still` stand still.
+        The loops in `still` are fixed.
         """
         env = {name: now[canonical] for canonical, name in nest.variables.items()}
         memo: dict[int, Interval] = {}
@@ -358,7 +372,7 @@ class ScheduledNest:
         return Required(box, rvars)
 
     def loaded(self, nest: StageNest, ranges: Ranges, fixed: Mapping[str, Bound]) -> dict[str, Box]:
-        """Return the boxes that a stage loads of Funcs and inputs while the `fixed` loops stand."""
+        """Return the boxes of Funcs and inputs that a stage loads while some loops are fixed."""
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))
@@ -372,7 +386,7 @@ class ScheduledNest:
         return found
 
     def changes(self, nest: StageNest) -> tuple[Change, ...]:
-        """Return the splits of a stage with their factors, and its fusions."""
+        """Return the splits of a stage, with their factors, and its fusions, in order."""
         return self._changes[nest.key]
 
 
@@ -393,7 +407,7 @@ def _env(nest: StageNest, box: Box, rvars: Mapping[str, Interval]) -> dict[str, 
 
 
 def _bounded(nest: StageNest, box: Box) -> Box:
-    """Return the box with the bounds that the user has promised."""
+    """Return the box with the user's promised bounds substituted."""
     spans = nest.func.bounds
     if not spans:
         return box
@@ -406,7 +420,10 @@ def _bounded(nest: StageNest, box: Box) -> Box:
 def nest_analysis(
     algorithm: Algorithm, schedule: Schedule, output_boxes: Mapping[str, Box] | None = None
 ) -> Analysis:
-    """Return an analysis of the pipeline as `schedule` inlines it, at its estimates by default."""
+    """Return an analysis of the pipeline as `schedule` inlines it.
+
+    Outputs without a box in `output_boxes` have the size of their estimates.
+    """
     extended = with_clones(algorithm, schedule.clones)
     gone = frozenset(extended.funcs[i].name for i in inlined(schedule, algorithm))
     view = View(extended, gone, limit=200_000)
@@ -421,7 +438,7 @@ def nest_analysis(
 def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None:
     """Return the nest at the pipeline's estimates.
 
-    None if the outputs have no estimates, or if sizes cannot be known (`UNKNOWN`).
+    Return None if an output has no estimate, or if sizes cannot be computed (`UNKNOWN`).
     """
     known = all(
         arg in algorithm.by_name[name].estimates

@@ -1,19 +1,19 @@
-"""Shared memory of a block as Halide 21 packs it (``FuseGPUThreadLoops.cpp``).
+"""Pack the allocations of a block in shared memory as Halide 21 does (``FuseGPUThreadLoops.cpp``).
 
-Halide numbers the barriers of a kernel: every stage that runs over threads is one step. An
-allocation lives from the step at which its Func is first produced to the step that last uses it,
-and an allocation whose life begins after another's has ended may take its place.
-Among free places an allocation of constant size takes the one nearest in size that is constant
-too, any other the one that was freed last and is not constant. The sum is rounded up to the
-widest element.
+Halide numbers the steps of a kernel between barriers: every stage that runs over threads is one
+step. An allocation lives from the step in which its Func is first produced to the step that last
+uses it. A *slot* is a piece of shared memory that allocations with disjoint lifetimes reuse. If
+several slots are free, an allocation of constant size takes the constant slot that is nearest in
+size. Any other allocation takes the slot, not constant, that was freed last. The total is rounded
+up to a multiple of the widest element.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
 | n | tilings that are packed together | count |
-| `elements` | size of an allocation, or of the largest that shares a place | (n,), elements |
-| `bytes` | size of an element, of a place its widest | bytes |
-| `first`, `last` | the steps between which an allocation lives | steps |
-| `probe` | the tiling that decides which free place is taken | row of n |
+| `elements` | size of an allocation, or of a slot | (n,), elements |
+| `bytes` | size of an element; for a slot, of its widest element | bytes |
+| `first`, `last` | first and last step of an allocation's lifetime | steps |
+| `probe` | the tiling that decides which free slot is taken | row of n |
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SharedAllocation:
-    """One value of one Func: `elements` over tilings, of `bytes` each, and its life.
+    """One value of one Func: its size per tiling and its lifetime.
 
-    `constant` says that Halide can see that it is equally large in every block.
+    `constant` is whether Halide infers that the size is the same in every block.
     """
 
     name: str
@@ -43,8 +43,8 @@ class SharedAllocation:
 
 
 @dataclass
-class _Place:
-    """Allocations that take turns; sizes in units of the widest element."""
+class _Slot:
+    """A slot of shared memory; `elements` counts elements of the widest type, of size `bytes`."""
 
     name: str
     elements: Array
@@ -64,13 +64,13 @@ class _Place:
 
 
 def packed_bytes(allocations: Sequence[SharedAllocation], n: int) -> Array:
-    """Return bytes of shared memory for every tiling.
+    """Return the bytes of shared memory for every tiling, shape (n,).
 
-    The middle tiling decides for all of them which free place is taken, so that for a single tiling
-    the result is Halide's.
+    The middle tiling decides for all tilings which free slot is taken. With n = 1 the result is
+    Halide's.
     """
     ordered = sorted(allocations, key=lambda a: (a.first, a.last))
-    places: list[_Place] = []
+    slots: list[_Slot] = []
     free: list[int] = []
     probe = n // 2
     start = 0
@@ -80,38 +80,38 @@ def packed_bytes(allocations: Sequence[SharedAllocation], n: int) -> Array:
             if new.first > step:
                 break
             if new.first == step:
-                at = _choose(places, free, new, probe)
+                at = _choose(slots, free, new, probe)
                 if at is None:
-                    places.append(_Place(new.name, new.elements, new.bytes, new.constant))
+                    slots.append(_Slot(new.name, new.elements, new.bytes, new.constant))
                 else:
-                    places[free.pop(at)].insert(new)
+                    slots[free.pop(at)].insert(new)
             elif new.last == step - 1:
-                # Halide looks no further back than the last allocation it freed, so that an
-                # earlier one that lives longer keeps its place to the end.
-                free.append(next(j for j, p in enumerate(places) if p.name == new.name))
+                # Halide only considers allocations after the last one it freed. An earlier one
+                # that lives longer therefore keeps its slot to the end.
+                free.append(next(j for j, p in enumerate(slots) if p.name == new.name))
                 start = i + 1
-    widest = max((place.bytes for place in places), default=1)
+    widest = max((slot.bytes for slot in slots), default=1)
     total: Array = np.zeros(n)
-    for place in places:
-        total = total + place.elements * place.bytes
+    for slot in slots:
+        total = total + slot.elements * slot.bytes
     return np.ceil(total / widest) * widest
 
 
-def _choose(places: list[_Place], free: list[int], new: SharedAllocation, probe: int) -> int | None:
-    """Return which of the free places is taken, the last one freed being looked at first."""
+def _choose(slots: list[_Slot], free: list[int], new: SharedAllocation, probe: int) -> int | None:
+    """Return the position in `free` of the slot to reuse; None if none is free."""
     best: int | None = None
     smallest: float | None = None
     for at in range(len(free) - 1, -1, -1):
-        place = places[free[at]]
+        slot = slots[free[at]]
         if not new.constant:
-            if not place.constant:
+            if not slot.constant:
                 return at
             best = at if best is None else best
-        elif place.constant:
+        elif slot.constant:
             apart = abs(
-                float(place.elements[probe]) * place.bytes - float(new.elements[probe]) * new.bytes
+                float(slot.elements[probe]) * slot.bytes - float(new.elements[probe]) * new.bytes
             )
-            # A place of unknown size that was seen first is kept.
+            # A slot of unknown size that was considered first is kept.
             if best is None or (smallest is not None and apart < smallest):
                 best, smallest = at, apart
         elif best is None:

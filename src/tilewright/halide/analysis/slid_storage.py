@@ -1,19 +1,21 @@
-"""Upper bounds of the storage of a Func that slides.
+"""Compute upper bounds of the storage of a Func that slides.
 
-A Func that slides is stored outside a serial loop and computed inside it. Halide 21 computes only
-what is new in each iteration (``SlidingWindow.cpp``); to fill the window it may start as many
-iterations early as the window is long, and where nothing is new it begins one beyond the end. Then
-it may fold the storage to the power of two that holds what one iteration touches
-(``StorageFolding.cpp``), if it can prove a bound of that which holds for every size of the output.
-A window that is cut short at the end of a small output is folded as if it were whole. So the
-extents found here are upper bounds.
+A Func slides if it is stored outside a serial loop and computed inside it. Each iteration then
+computes only new values (Halide 21, ``SlidingWindow.cpp``). To fill the window first, the loop may
+start earlier by the length of the window. If an iteration has nothing new, its range is empty and
+begins one coordinate after the end.
+
+Halide may then fold the storage to a power of two that holds what one iteration touches
+(``StorageFolding.cpp``), if it can bound this for every size of the output. For a small output, it
+folds to the complete window even if the window is cut off at the end of the output. The extents
+computed here are therefore upper bounds.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | rows of sizes or split factors | count |
-| `box` | what is stored if all that is touched is | (N,), coordinates |
-| `window` | what one iteration of a loop touches or computes | (N,), coordinates |
-| `ahead` | extent if a whole window is begun early | (N,), elements |
+| N | rows: combinations of sizes or split factors | count |
+| `box` | region touched inside the store level, stored without folding | (N,), coordinates |
+| `window` | region that one iteration of a loop touches or computes | (N,), coordinates |
+| `ahead` | extent if the loop starts earlier by a whole window | (N,), elements |
 | folded | the power of two that holds a window, at most `MOST_FOLDED` | (N,), elements |
 """
 
@@ -29,18 +31,21 @@ from tilewright.halide.analysis.nest_parts import Allocation
 from tilewright.halide.analysis.nest_walk import Walk
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 
-# The longest window that Halide folds to (``AttemptStorageFoldingOfFunction``).
+# The largest extent that Halide folds to, in elements (``AttemptStorageFoldingOfFunction``).
 MOST_FOLDED = 1024.0
 
 
 def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
     """Return upper bounds of the extents that Halide allocates for a Func that slides.
 
-    `larger_nest` is the same nest for outputs so large that no window is cut short.
+    Args:
+        nest: The scheduled nest.
+        item: An allocation of `nest`.
+        larger_nest: The same nest for outputs large enough that no window is cut off.
     """
     entry = nest.structure.entries[item.func]
     slides = entry.store != entry.compute
-    # Otherwise it is computed for a Func that slides, or in its loops.
+    # Otherwise, a Func that slides reads this one or has it in its loops.
     extents = _slid(nest, item, larger_nest) if slides else item.extents
     if slides and not item.loose:
         return extents
@@ -49,7 +54,7 @@ def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -
 
 
 def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
-    """Return the extents of what starts early or is folded, whichever is more."""
+    """Return the extents with an early start or with folding, whichever is larger."""
     found = [part.extent for part in item.box]
     for window in _windows(nest, item):
         for d, part in enumerate(window):
@@ -70,14 +75,14 @@ def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> 
 
 
 def _same(nest: ScheduledNest, item: Allocation) -> list[Allocation]:
-    """Return the allocation at the same place, for other sizes."""
+    """Return the same allocation in a nest with other sizes, as a list with one or no item."""
     return [
         other for other in nest.allocations if (other.func, other.path) == (item.func, item.path)
     ]
 
 
 def _windows(nest: ScheduledNest, item: Allocation) -> Iterator[Box]:
-    """Yield a Func's boxes touched and computed per iteration of loops it may slide over."""
+    """Yield the boxes of a Func touched or computed per iteration, for loops it may slide over."""
     name = nest.structure.names[item.func]
     inside = len(item.path)
     own = [
@@ -98,7 +103,7 @@ def _windows(nest: ScheduledNest, item: Allocation) -> Iterator[Box]:
 
 
 def _power_of_two(size: Bound) -> Bound:
-    """Return the least power of two that is not below."""
+    """Return the smallest power of two that is at least `size` (at most `MOST_FOLDED`)."""
     array = np.exp2(np.ceil(np.log2(np.maximum(np.asarray(smaller(size, MOST_FOLDED)), 1.0))))
     return float(array) if array.ndim == 0 else array
 

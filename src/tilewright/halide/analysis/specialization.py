@@ -1,9 +1,9 @@
-"""Numbers given by the caller that are worth compiling for: see `StageSchedule.specialize`.
+"""Find the parameters whose values are worth specialising on (`StageSchedule.specialize`).
 
-These are numbers that determine the length of a short reduction (such as the taps of a filter),
-numbers that multiply or divide an index (the step of a pooling), and the strides of dimensions that
-are contiguous because those before them have a single element. With known values, the compiler
-unrolls the loops, keeps sums in registers, and turns gathers into dense loads.
+These are numbers that determine the length of a short reduction (the taps of a filter), numbers
+that multiply or divide an index (the step of a pooling), and the strides of dimensions that are
+contiguous because all earlier dimensions have a single element. With known values, the compiler
+unrolls loops, keeps sums in registers, and turns gathers into dense loads.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from tilewright.halide.analysis.bounds import Bounder
 from tilewright.halide.ir.algorithm import Algorithm, Expr, Op, Stage, Variable, walk
 from tilewright.halide.ir.schedule import KnownValue
 
-# A reduction longer than this gains little from a known length.
+# Longest reduction, in iterations, that is specialised; longer ones gain little.
 _LONGEST = 16
-# More conditions than this at once hold too seldom.
+# Maximum number of conditions of a specialisation; more of them rarely hold at once.
 _MOST = 8
 
 
 def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValue]:
-    """Return, by symbol, conditions that parameters shaping inner loops are as estimated."""
+    """Return the conditions worth specialising on: parameters that equal their estimates.
+
+    Keys are the symbols that expressions use (see `Algorithm.symbols`).
+    """
     conditions = _conditions(algorithm)
     found = {
         symbol
@@ -36,7 +39,7 @@ def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValu
 def known_values(
     stages: Iterable[Stage], worth: Mapping[str, KnownValue]
 ) -> tuple[KnownValue, ...]:
-    """Return those of `worth` that stages use; empty if too many would have to hold at once."""
+    """Return those conditions of `worth` that stages use; none if there are more than `_MOST`."""
     found: set[str] = set()
     for stage in stages:
         roots = [*stage.args, *stage.values, *stage.predicates]
@@ -69,19 +72,19 @@ def _factors(stage: Stage) -> Iterator[str]:
 
 
 def _strides(stage: Stage) -> Iterator[str]:
-    """Yield strides of the inputs' dimensions along which a stage runs."""
+    """Yield the strides of the input dimensions whose index depends on a loop of the stage."""
     for call in stage.calls:
         if call.kind == "image":
             yield from (f"{call.name}.stride.{d}" for d, a in enumerate(call.args) if _runs(a))
 
 
 def _runs(expr: Expr) -> bool:
-    """Return whether an expression changes from one iteration of a loop to the next."""
+    """Return whether an expression depends on a loop variable."""
     return any(isinstance(n, Variable) and n.kind != "param" for n in walk(expr))
 
 
 def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
-    """Return every condition that a parameter is as estimated, by the symbol expressions use.
+    """Return, for every parameter, the condition that it equals its estimate, by symbol.
 
     Inputs are assumed to be dense, with the first dimension innermost.
     """

@@ -1,4 +1,4 @@
-"""How far apart the addresses of neighbouring iterations are, and what an expression depends on."""
+"""Compute the strides of addresses along loops, and the loops that expressions depend on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from tilewright.halide.analysis.bounds import Linear, Linearizer
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable, walk
 
-# The loops that a node depends on, and whether it depends on a load, by the node's identity.
+# By identity of a node: the loops that it depends on, and whether it depends on a load.
 Dependences = Mapping[int, tuple[frozenset[str], bool]]
 
 
 class Slopes(Linearizer):
-    """Linear forms away from borders: a clamp is its likely side, x/2 has slope one half."""
+    """Convert to linear forms that hold away from borders, with fractional coefficients.
+
+    A clamp is replaced by its ``likely`` operand or its varying one, and ``x / 2`` by ``0.5 * x``.
+    """
 
     def _compute(self, e: Expr) -> Linear:
         if isinstance(e, Op) and e.name in ("min", "max", "select"):
@@ -37,7 +40,7 @@ class Slopes(Linearizer):
 
 
 def dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
-    """Return the loop variables that each node depends on, and whether it depends on a load."""
+    """Return, by identity of each node, the loops it depends on and whether on a load, too."""
     result: dict[int, tuple[frozenset[str], bool]] = {}
     for node in walk(*roots):
         if isinstance(node, Variable):
@@ -59,7 +62,7 @@ def dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]
 def strides_of(
     args: Sequence[Expr], slopes: Slopes, depends: Dependences
 ) -> dict[str, tuple[float, ...] | None]:
-    """Return the steps of an address for each loop that it depends on (see `Load.strides`)."""
+    """Return the strides of an address along each loop that it depends on (`Load.strides`)."""
     forms = [slopes(arg) for arg in args]
     loops = frozenset().union(*(depends[id(a)][0] for a in args)) if args else frozenset()
     strides: dict[str, tuple[float, ...] | None] = {}
@@ -85,10 +88,11 @@ def _free(expr: Expr) -> frozenset[str]:
 
 
 def divisors_of(args: Sequence[Expr], slopes: Slopes) -> dict[str, int]:
-    """Return the constants by which an address divides loop variables.
+    """Return, per loop, the period after which divisions in an address repeat, if not 1.
 
-    They are the least common multiples of what the steps leave of the divisors: 8 for ``x // 8``,
-    ``x % 8`` and ``(3 * x + 1) // 8``, 4 for ``2 * x // 8``.
+    The period of ``(a * x + b) // d`` and of ``(a * x + b) % d`` is ``d / gcd(a, d)``: 8 for
+    ``x // 8``, ``x % 8`` and ``(3 * x + 1) // 8``, and 4 for ``2 * x // 8``. Several divisions have
+    the least common multiple of their periods.
     """
     divisors: dict[str, int] = {}
     for node in walk(*args):

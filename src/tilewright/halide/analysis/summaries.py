@@ -1,14 +1,14 @@
-"""Summaries of stages: operations, loads with their strides, regions.
+"""Summarise stages for the cost models: operations, loads with their strides, regions.
 
-An `Analysis` describes one `View` (an algorithm with some Funcs inlined) at given sizes, for the
-cost models; it does not depend on machines.
+An `Analysis` describes one `View` (an algorithm with some Funcs inlined) at given sizes. It does
+not depend on a machine.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `strides` | steps per iteration of a loop in each storage dimension | elements |
+| `strides` | step of the index per iteration of a loop, in each storage dimension | elements |
 | `count` | operations or loads per iteration of a stage | count |
 | `arithmetic` | operations per iteration, weighted by `op_weight` | additions |
-| `box` | region of a Func, an interval per dimension | coordinates |
+| `box` | region of a Func, one interval per dimension | coordinates |
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ from tilewright.halide.ir.schedule import KnownValue
 TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "acos", "erf",
                   "sinh", "cosh", "tanh")  # fmt: skip
 
-# In additions. Chosen: a polynomial of degree 7 or more, and half of it for a division or a root.
+# Weights in additions, chosen and not measured: a transcendental function costs a polynomial of
+# degree 7 or more, a division or square root half of that.
 TRANSCENDENTAL_WEIGHT, DIVISION_WEIGHT = 8.0, 4.0
 
 
@@ -68,13 +69,18 @@ TRANSCENDENTAL_WEIGHT, DIVISION_WEIGHT = 8.0, 4.0
 class Load:
     """One distinct load of a stage.
 
-    `strides` gives, for every loop of the stage that the load's address depends on, the step
-    per iteration in each storage dimension (innermost first), or None where the dependence
-    is not affine away from the borders. `indirect` says the address depends on loaded data,
-    `clamped` has the loops along which an index is kept within bounds or chosen: vectors along
-    them that reach a border are gathered. `divisors` has the loops whose variable is divided, and
-    the number: ``x // 8 * 8`` and ``x % 8`` have steps that no stride describes. Along loops in
-    `aligned`, vectors begin at multiples of the divisor.
+    Attributes:
+        callee: The Func or image.
+        kind: ``func`` or ``image``.
+        type: The type of the value.
+        strides: For every loop that the address depends on, the step per iteration in each storage
+            dimension (innermost first); None if the dependence is not affine away from borders.
+        indirect: Whether the address depends on loaded data.
+        clamped: The loops that a clamp or select in an index depends on. Vectors along them are
+            gathered at a border.
+        divisors: For every loop whose variable is divided in an index, the period of the division
+            (`strides.divisors_of`): a stride cannot describe ``x // 8 * 8`` or ``x % 8``.
+        aligned: The loops along which vectors begin at multiples of that period.
     """
 
     callee: str
@@ -91,8 +97,8 @@ class Load:
 class OpCount:
     """A number of operations of one kind and type that depend on the same loops.
 
-    `name` is an operator, an intrinsic's or a C function's name; `constant_operand` says the
-    right operand is a literal (a division by a literal is cheap).
+    `name` is that of an operator, an intrinsic or a C function. `constant_operand` is whether the
+    right operand is a literal; a division by a literal is cheap.
     """
 
     name: str
@@ -104,7 +110,11 @@ class OpCount:
 
 @dataclass(frozen=True, eq=False)
 class StageSummary:
-    """Everything that the cost models need of one stage."""
+    """The properties of one stage that the cost models need.
+
+    `scatter` is whether the stage stores at coordinates that depend on loaded data, and
+    `reorderable` is `is_reorderable`.
+    """
 
     func: str
     index: int
@@ -119,12 +129,12 @@ class StageSummary:
 
     @cached_property
     def arithmetic(self) -> float:
-        """Operations per iteration, each weighted 1 (a transcendental 8, a division 4)."""
+        """Operations per iteration in additions, weighted by `op_weight`."""
         return sum(op.count * op_weight(op) for op in self.ops)
 
     @cached_property
     def scans(self) -> bool:
-        """Whether the stage writes along a reduction variable, rather than reduces over it."""
+        """Whether the coordinates that the stage writes depend on a reduction variable."""
         reductions = {loop.name for loop in self.loops if loop.kind != "pure"}
         return any(
             isinstance(node, Variable) and node.name in reductions for node in walk(*self.args)
@@ -145,7 +155,7 @@ def op_weight(op: OpCount) -> float:
 
 
 def nothing_to_do(stage: Stage) -> bool:
-    """Return whether a stage only leaves values undefined: Halide makes no loops for it."""
+    """Return whether all values of a stage are undefined, so that Halide emits no loops for it."""
     return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
 
 
@@ -219,9 +229,12 @@ def _note_load(
 class Analysis:
     """Summaries and regions of a view's stages.
 
-    `output_boxes` gives the required region of each output, `scalars` the estimated value of each
-    scalar parameter. With `specialize`, code is compiled for known values of parameters
-    (`tilewright.halide.analysis.specialization`).
+    Args:
+        view: The algorithm with its inlined Funcs.
+        output_boxes: The required region of each output.
+        scalars: The estimated value of each scalar parameter.
+        specialize: Whether code is specialised on known values of parameters
+            (`tilewright.halide.analysis.specialization`).
     """
 
     def __init__(
@@ -237,27 +250,27 @@ class Analysis:
         self.known: Mapping[str, KnownValue] = (
             worth_knowing(view.algorithm, self.bounder) if specialize else {}
         )
-        # What only holds for the estimated values of parameters, the compiler does not know,
-        # unless the code is specialised for them.
+        # The compiler knows the values of parameters only if the code is specialised on them.
         self._slopes = Slopes({symbol: known.value for symbol, known in self.known.items()})
         self.output_boxes = dict(output_boxes)
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
         self._instructions: dict[tuple[str, frozenset[str]], tuple[StageInstructions, ...]] = {}
 
     def toggled(self, name: str) -> Analysis:
-        """Return the same pipeline with the inlining of `name` toggled.
+        """Return the analysis in which `name` is inlined if it is not here, and the reverse.
 
-        Common results are computed once. Regions are kept: inlining does not change the required
-        region of a Func.
+        Results that are the same in both are shared. Regions are among them: inlining does not
+        change the required region of a Func.
         """
-        # Computed here, so that the copy shares them: none depends on inlining.
+        # Evaluate these properties before copying, so that the copy has them; none depends on
+        # inlining.
         _ = self.regions, self.contiguous, self.element_bytes
         other = copy.copy(self)
         other.view = self.view.toggled(name)
         return other
 
     def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
-        """Return the same pipeline where other regions of the outputs are wanted."""
+        """Return the same analysis with other required regions of the outputs."""
         other = copy.copy(self)
         other.output_boxes = dict(output_boxes)
         other.__dict__.pop("regions", None)
@@ -265,7 +278,7 @@ class Analysis:
 
     @cached_property
     def contiguous(self) -> dict[str, int]:
-        """The contiguous dimension of each input for which it is not the first one."""
+        """The contiguous dimension of each input, for inputs whose first one is not contiguous."""
         parameters = self.view.algorithm.parameters
         return {
             parameters[known.parameter].name: known.dimension
@@ -275,7 +288,7 @@ class Analysis:
 
     @cached_property
     def element_bytes(self) -> dict[str, int]:
-        """Bytes of an element of every Func (all Tuple values counted), input and buffer."""
+        """Bytes per element of every Func (sum over all Tuple values), input and buffer."""
         algorithm = self.view.algorithm
         sizes = {buffer.name: buffer.type.bytes for buffer in algorithm.buffers}
         sizes |= {parameter.name: parameter.type.bytes for parameter in algorithm.parameters}
@@ -323,17 +336,18 @@ class Analysis:
         exact: Container[str] = (),
         counts: Callable[[str, str], bool] | None = None,
     ) -> dict[str, Box]:
-        """Return the boxes that computing some Funcs requires, theirs included.
+        """Return the boxes that computing some Funcs requires, including their own boxes.
 
         Args:
-            wanted: the initial required boxes of some of them, by name.
-            members: the Funcs that are computed, in realisation order.
-            exact: members whose computed box is the required one, even if their updates write or
-                read more of them.
-            counts: whether the reads of the first Func of the second count; by default all do.
+            wanted: The initial required boxes of some of these Funcs, by name.
+            members: The Funcs that are computed, in realisation order.
+            exact: Members whose computed box equals the required one, even if their updates write
+                or read a larger box.
+            counts: A function of reader and callee: whether that reader's accesses to the callee
+                are included. By default, all are.
 
         Returns:
-            a box for each required member, and for everything else that they read.
+            The box of each required member, and of every other Func and image that they read.
         """
         found = dict(wanted)
         for name in reversed(members):
@@ -348,9 +362,9 @@ class Analysis:
         return found
 
     def func_region(self, name: str, box: Box) -> Box:
-        """Return the region of `name` that is allocated when consumers want `box` of it.
+        """Return the region of `name` that is allocated if consumers require `box`.
 
-        It is larger than `box` if update definitions write or read the Func elsewhere.
+        It is larger than `box` if update definitions write or read the Func outside `box`.
         """
         func = self.view.by_name[name]
         stages = self.view.stages(name)
@@ -403,7 +417,7 @@ class Analysis:
 
 
 class _LazyValues(dict[str, Interval]):
-    """Value ranges of Funcs, computed when first asked for."""
+    """Value ranges of Funcs by name, each computed at the first access."""
 
     def __init__(self, analysis: Analysis) -> None:
         super().__init__()
@@ -425,7 +439,7 @@ def _unbounded(b: Bound) -> bool:
 
 
 def estimated_boxes(view: View) -> dict[str, Box]:
-    """Return the output boxes that the pipeline's own estimates give."""
+    """Return the boxes of the outputs at the pipeline's estimates."""
     result = {}
     for name in view.algorithm.outputs:
         func = view.algorithm.by_name[name]

@@ -1,8 +1,9 @@
-"""Coordinates a thread reads at, which tell whether Halide bounds what its registers hold.
+"""Predict whether Halide finds a constant bound for the values that a thread keeps in registers.
 
-Halide 21 finds a constant number of values for ``x / 4`` next to `x`, but not next to ``x / 2``, as
-in a pyramid whose levels are all in registers. Nor does it find one for ``clamp(x, 0, n)`` next to
-``clamp(x + 1, 0, n)``: it takes all n values, and unrolls a loop over them n times.
+This depends on the coordinates at which the thread reads a Func. Halide 21 finds a constant number
+of values for reads at `x` and ``x / 4``, but not at ``x / 2`` and ``x / 4``, as in a pyramid with
+all levels in registers. It also finds none for reads at ``clamp(x, 0, n)`` and ``clamp(x + 1, 0,
+n)``: it then assumes all n values and unrolls a loop over them n times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from tilewright.halide.ir.algorithm import Op
 def divided_differently(
     analysis: Analysis, anchor: str, members: Collection[str]
 ) -> dict[str, tuple[int, ...]]:
-    """Return those of the Funcs in a thread of `anchor` that need several divisors, with these."""
+    """Return the Funcs in a thread that are read at quotients by several divisors.
+
+    Args:
+        analysis: The pipeline.
+        anchor: The Func that has the thread loops.
+        members: The Funcs computed inside a thread.
+
+    Returns:
+        The divisors, relative to the coordinates of `anchor`, of each such Func.
+    """
     known: dict[str, frozenset[float]] = {anchor: frozenset({1.0})}
     order = analysis.view.algorithm.order
     for name in sorted(members, key=order.__getitem__, reverse=True):
@@ -38,9 +48,10 @@ def divided_differently(
 
 
 def clamped_differently(analysis: Analysis, name: str) -> frozenset[int]:
-    """Return the dimensions in which a reader of a Func has different clamped coordinates.
+    """Return the dimensions in which a reader of a Func uses several different clamps.
 
-    Coordinates that differ by a constant outside the clamp, as ``clamp(x, 0, n) + 1``, do not.
+    Coordinates that differ only by a constant outside the clamp, like ``clamp(x, 0, n)`` and
+    ``clamp(x, 0, n) + 1``, count as one.
     """
     found: set[int] = set()
     for reader in analysis.view.consumers[name]:
