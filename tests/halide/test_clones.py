@@ -188,7 +188,7 @@ N = len(ALGORITHM.funcs)
     ("clones", "reason"),
     [
         ((Clone(9, (OUT,)),), "there is no Func 9"),
-        ((Clone(BRIGHT, (9,)),), "Func 9, which is not there"),
+        ((Clone(BRIGHT, (9,)),), "Func 9, which does not exist"),
         ((Clone(BRIGHT, ()),), "for no reader"),
         ((Clone(ROWS, (BRIGHT,)),), "for bright, which does not read it"),
         ((Clone(BRIGHT, (BRIGHT,)),), "for itself"),
@@ -238,7 +238,7 @@ def test_an_entry_for_the_copy_is_judged_as_any_other():
     funcs = tuple(moved if i == copy else entry for i, entry in enumerate(SCHEDULE.funcs))
     (problem,) = check(replace(SCHEDULE, funcs=funcs), ALGORITHM)
     assert problem.func == "bright (for tallies)"
-    assert "not around stage 1 of tallies" in problem.message
+    assert "does not enclose stage 1 of tallies" in problem.message
 
 
 @pytest.mark.parametrize(("width", "height"), [(96, 40), (37, 5), (3, 1)])

@@ -69,29 +69,37 @@ def updated(func, *stages):
         (blur(across=at("v7")), "level", "has the loops v0, v1"),
         (blur(across=at("v0", stage=2)), "level", "no stage 2"),
         (blur(across=at("v0", func=50)), "level", "no Func 50"),
-        (blur(across=at("v0", func=ACROSS)), "level", "not around stage 0 of blurred"),
+        (blur(across=at("v0", func=ACROSS)), "level", "does not enclose stage 0 of blurred"),
         (
             blur(across=FuncSchedule(ACROSS, at("v1"), at("v0"), stages=(PURE,))),
             "store",
-            "stored inside the level it is computed at",
+            "does not enclose its compute level",
         ),
-        (blur(across=FuncSchedule(ACROSS, ROOT, at("v0"))), "store", "stored inside"),
-        (blur(across=FuncSchedule(ACROSS, INLINE, ROOT)), "store", "stored nowhere"),
+        (
+            blur(across=FuncSchedule(ACROSS, ROOT, at("v0"))),
+            "store",
+            "so it must be stored at root",
+        ),
+        (
+            blur(across=FuncSchedule(ACROSS, INLINE, ROOT)),
+            "store",
+            "its store level must be inline",
+        ),
         (blur(across=FuncSchedule(ACROSS, at("v0"), INLINE)), "store", "stored inline"),
         (
             blur("v0 v1:parallel", across=FuncSchedule(ACROSS, at("v0"), ROOT, stages=(PURE,))),
             "store",
             "outside the parallel loop v1",
         ),
-        (blur("v0:vectorized v1"), "extent", "v0 is vectorized but"),
-        (blur("v0 v1:unrolled"), "extent", "v1 is unrolled but"),
+        (blur("v0:vectorized v1"), "extent", "v0 is vectorized, but"),
+        (blur("v0 v1:unrolled"), "extent", "v1 is unrolled, but"),
         (blur("v0:gpu_block v1"), "target", "need a GPU target"),
         (blur("v0 v1", single_thread=True), "target", "single GPU thread needs a GPU"),
         (blur("v0 v1", atomic=True), "atomic", "only an update"),
         (
             blur("v0ii v0io v0o v1", split("v0", 6), split("v0i", 4, "round_up")),
             "tail",
-            "6 iterations, which do not split by 4",
+            "6 iterations, which cannot be split by 4",
         ),
         (
             blur("v0oi v0oo v0i v1", split("v0", 4, "predicate_loads"), split("v0o", 2)),
@@ -101,7 +109,7 @@ def updated(func, *stages):
         (
             blur("v0ii v0io v0o v1", split("v0", 4), split("v0i", 2, "predicate_stores")),
             "tail",
-            "for loops of the definition only",
+            "needs a loop of the definition",
         ),
         (
             blur(
@@ -148,14 +156,14 @@ UPDATE = "r0 r1 v0 v1"
         (
             updated(CONVOLVED, PURE, nest(order="r0:vectorized r1 v0 v1")),
             "race",
-            "unless the stage is associative and atomic",
+            "can only be vectorized if the stage is",
         ),
         (
             updated(
                 CONVOLVED, PURE, nest(split("v0", 2, "predicate_loads"), order="r0 r1 v0i v0o v1")
             ),
             "tail",
-            "half of an update",
+            "only the loads or the stores of an update",
         ),
         (
             updated(
@@ -169,7 +177,7 @@ UPDATE = "r0 r1 v0 v1"
                 CONVOLVED, PURE, nest(split("v0", 4, "shift_inwards"), order="r0 r1 v0i v0o v1")
             ),
             "tail",
-            "shift_inwards is illegal",
+            "cannot use shift_inwards",
         ),
         (
             updated(
@@ -180,7 +188,7 @@ UPDATE = "r0 r1 v0 v1"
             "tail",
             "compute values twice",
         ),
-        (updated(CONVOLVED, PURE), "stages", "it has 2 stages, its schedule 1"),
+        (updated(CONVOLVED, PURE), "stages", "it has 2 stages, but its schedule has 1"),
         (
             complete(REDUCTIONS, "host", [FuncSchedule(CONVOLVED, INLINE, INLINE)]),
             "inline",
@@ -194,7 +202,7 @@ UPDATE = "r0 r1 v0 v1"
         (
             complete(REDUCTIONS, "host", [FuncSchedule(RESULT, ROOT, ROOT, "stack")]),
             "output",
-            "the caller's",
+            "the caller allocates outputs",
         ),
         (
             complete(REDUCTIONS, "host", [FuncSchedule(SCAN, ROOT, ROOT, storage_order=(0, 0))]),
@@ -215,7 +223,7 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
 @pytest.mark.parametrize(
     ("schedule", "kind", "reason"),
     [
-        (blur("v0:gpu_thread v1", target="opencl"), "nesting", "in no GPU block"),
+        (blur("v0:gpu_thread v1", target="opencl"), "nesting", "is not inside a block loop"),
         (blur("v0:gpu_block v1:gpu_thread", target="cuda"), "nesting", "inside a thread loop"),
         (
             blur(
@@ -230,7 +238,7 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
         (
             blur(TILED, split("v0", 64), split("v1", 32), target="cuda"),
             "threads",
-            "a block has 2048 threads; the most is 1024",
+            "a block has 2048 threads; the maximum is 1024",
         ),
         (
             blur(
@@ -271,7 +279,7 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
         (
             blur("v0i:vectorized v0o v1:gpu_block", split("v0", 4), target="opencl"),
             "vector",
-            "guarded by a condition",
+            "encloses the guard of loop v0i",
         ),
         (
             blur(
@@ -283,7 +291,7 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
                 target="opencl",
             ),
             "vector",
-            "the loop v0o guarded by a condition",
+            "encloses the guard of loop v0o",
         ),
         (
             blur(
@@ -300,7 +308,7 @@ def shared(level, *changes, order="v0:gpu_thread v1:gpu_thread", memory="gpu_sha
         (
             blur("v0i:gpu_block v0o v1", split("v0", 1), target="cuda"),
             "extent",
-            "split by one",
+            "split by 1",
         ),
     ],
 )
@@ -313,7 +321,7 @@ def test_four_block_dimensions():
     order = "v0ii v1ii:gpu_block v0io:gpu_block v1io:gpu_block v0o:gpu_block v1o"
     changes = (*BLOCK_OF_16, split("v0i", 4), split("v1i", 4))
     found = reasons(blur(order, *changes, target="cuda"), BLUR)
-    assert "4 loops are mapped to GPU blocks; 3 is the most" in found
+    assert "4 loops are mapped to GPU blocks; the maximum is 3" in found
 
 
 def test_limits_of_the_device():
@@ -341,7 +349,7 @@ def test_entries():
 
 def test_a_schedule_for_another_pipeline_is_not_applied():
     algorithm, schedule = CASES["sliding_window"]
-    with pytest.raises(ScheduleError, match="computes something else"):
+    with pytest.raises(ScheduleError, match="another computation"):
         apply(schedule, algorithm, PIPELINES["tuples"]())
     with pytest.raises(ScheduleError, match="was made for the algorithm"):
         apply(schedule, REDUCTIONS, PIPELINES["reductions"]())
@@ -375,4 +383,4 @@ def test_single_thread_makes_one_block_of_one_thread(tmp_path):
     best = next(e for e in schedule.funcs if e.func == place(algorithm, "best"))
     moved = replace(best, compute=inside, store=inside)
     funcs = tuple(moved if e.func == best.func else e for e in schedule.funcs)
-    assert "inside a GPU kernel already" in reasons(replace(schedule, funcs=funcs), algorithm)
+    assert "already inside a GPU kernel" in reasons(replace(schedule, funcs=funcs), algorithm)

@@ -53,14 +53,22 @@ def stored(**options):
     ("made", "kind", "reason"),
     [
         (stored(hoist=PIXEL), "hoist", "inside its store"),
-        (stored(hoist=INLINE), "hoist", "no place"),
-        (stored(ring_buffer=2), "storage", "needs storage that is hoisted"),
-        (stored(storage=(StorageDim(2, fold=4),)), "storage", "no dimension 2"),
-        (stored(storage=(StorageDim(1, fold=4, bound=3),)), "storage", "4 elements are kept"),
+        (stored(hoist=INLINE), "hoist", "hoisted to inline"),
+        (stored(ring_buffer=2), "storage", "needs storage hoisted"),
+        (
+            stored(storage=(StorageDim(2, fold=4),)),
+            "storage",
+            "dimension 2, which it does not have",
+        ),
+        (stored(storage=(StorageDim(1, fold=4, bound=3),)), "storage", "folded to 4 elements"),
         (stored(storage=(StorageDim(1), StorageDim(1))), "storage", "two entries"),
-        (stored(bounds=(DimensionBounds(0, modulus=4, remainder=4),)), "bounds", "below its"),
+        (
+            stored(bounds=(DimensionBounds(0, modulus=4, remainder=4),)),
+            "bounds",
+            "remainder in range",
+        ),
         (blur(prefetch=(Prefetch(ACROSS, "v3", "v1"),)), "prefetch", "no loop 'v3'"),
-        (blur(prefetch=(Prefetch(ACROSS, "v1", "v0"),)), "prefetch", "outside of loop 'v0'"),
+        (blur(prefetch=(Prefetch(ACROSS, "v1", "v0"),)), "prefetch", "outside loop 'v0'"),
         (blur(prefetch=(Prefetch(50, "v1", "v0"),)), "prefetch", "no Func 50"),
         (shared("v7"), "compute_with", "has no loop 'v7'"),
         (shared("v1i"), "compute_with", "same names, splits and mappings"),
@@ -69,7 +77,7 @@ def stored(**options):
         (
             shared("v1o", "v0 v1i v1o", split("v1", 8), align=(("v5", "end"),)),
             "compute_with",
-            "'v5' is aligned",
+            "align names loop 'v5'",
         ),
     ],
 )
@@ -107,7 +115,7 @@ def test_wrappers_that_cannot_be_made():
     assert wrapped(good, Clone(count, (scan,), wrapper=True)) == []
     assert "does not read" in wrapped(Clone(scan, (convolved,), wrapper=True))[0]
     assert "cannot be cloned" in wrapped(good, Clone(count, (scan,)))[0]
-    assert "later one only" in wrapped(Clone(count, (scan,), wrapper=True))[0]
+    assert "only a later wrapper" in wrapped(Clone(count, (scan,), wrapper=True))[0]
     other = place(REDUCTIONS, "result")
     assert "does not read" in wrapped(good, Clone(count, (other,), wrapper=True))[0]
     assert "twice" in wrapped(good, good)[0]

@@ -126,7 +126,7 @@ def test_storage_that_is_bound_limits_what_is_wanted():
     schedule = limited(storage=(StorageDim(0, bound=9),))
     (need,) = requirements(schedule, BLUR)
     assert (need.on, need.maximum, need.reason) == ("storage", 9, "storage bound to 9")
-    assert "at most 9 of across in x at a time (storage bound to 9)" in str(need)
+    assert "at most 9 elements of across in x at a time (storage bound to 9)" in str(need)
     assert runs(schedule, BLUR, [9, 5])
     assert not runs(schedule, BLUR, [10, 5])
 

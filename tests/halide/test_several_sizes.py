@@ -306,7 +306,7 @@ def test_a_variant_is_checked_as_a_schedule_is():
     def problems(variant):
         return [p.message for p in check(replace(schedule, variants=(variant,)), algorithm)]
 
-    assert "without conditions" in problems(replace(first, sizes=()))[0]
+    assert "has no conditions" in problems(replace(first, sizes=()))[0]
     assert "not an output" in problems(replace(first, sizes=(OutputExtent(0, 0, 9),)))[0]
     assert "nests of" in problems(replace(first, nests=first.nests[1:]))[0]
     stageless = replace(first, nests=tuple(() for _ in first.nests))

@@ -1,1 +1,1 @@
-"""Checks whether Halide accepts a schedule, and at which sizes of the output."""
+"""Check whether Halide accepts a schedule, and at which output sizes it is correct."""

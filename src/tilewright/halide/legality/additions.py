@@ -1,4 +1,4 @@
-"""Checks that reductions which run in parallel on a GPU lose no updates."""
+"""Check that parallel reductions on a GPU lose no updates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from tilewright.halide.legality.violations import Violation
 def addition_problems(
     schedule: Schedule, algorithm: Algorithm, analysis: Analysis
 ) -> Iterator[Violation]:
-    """Yield reductions over a GPU's blocks or threads that are certainly no atomic additions.
+    """Yield reductions over GPU blocks or threads that Halide cannot make atomic additions.
 
-    `algorithm` has the schedule's clones, `analysis` is of it as the schedule inlines it, and every
-    nest is legal by itself.
+    Args:
+        schedule: A schedule in which every nest is legal by itself.
+        algorithm: The algorithm with the schedule's clones.
+        analysis: The same algorithm as the schedule inlines it.
     """
     reductions = [
         (func.name, stage.index)
@@ -32,14 +34,14 @@ def addition_problems(
         floats = "cuda" in schedule.target
         if is_atomic_addition(analysis, name, index, floats=floats) is False:
             reason = (
-                "blocks or threads share its reduction, which Halide does not turn into an atomic "
-                "addition here; its fallback loses updates; keep the reduction's loops serial"
+                "blocks or threads share its reduction, and Halide cannot use an atomic addition "
+                "here; its fallback loses updates; keep the reduction's loops serial"
             )
             yield Violation("atomic", name, index, reason)
 
 
 def _shared(func: Func, stage: Stage, nest: StageSchedule) -> bool:
-    """Return whether blocks or threads share a loop that carries the reduction."""
+    """Return whether a loop that carries the reduction runs over blocks or threads."""
     loops = scheduled_loops(func, stage, nest)
     return any(
         loop.kind == "impure_rvar" and mapped.mapping in GPU

@@ -1,4 +1,4 @@
-"""Checks whether a schedule is legal, before anything is compiled."""
+"""Check whether a schedule is legal, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -49,13 +49,20 @@ def check(
     limits: Limits | None = None,
     shared_bytes: Mapping[int, int] | None = None,
 ) -> list[Violation]:
-    """Return everything wrong with a schedule; an empty list means it may be compiled.
+    """Return all violations of a schedule; if there are none, it may be compiled.
 
-    If the outputs' estimates are known, the launches of a GPU schedule are computed and compared
-    with `limits`. `shared_bytes` gives known bytes of shared memory per block of the kernel of a
-    Func, by its position, clones counted.
+    If the outputs have estimates, the launches of a GPU schedule are computed and compared with
+    `limits`.
 
-    Raises `ScheduleError` if the schedule was made for another algorithm.
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm, with or without the schedule's clones.
+        limits: Limits of the device; by default those of `Limits`.
+        shared_bytes: Known bytes of shared memory per block, by the position of the kernel's Func
+            (clones included).
+
+    Raises:
+        ScheduleError: The schedule was made for another algorithm.
     """
     if schedule.algorithm != algorithm.digest:
         raise ScheduleError("the schedule was made for another algorithm; schedule this one")
@@ -82,7 +89,7 @@ def check(
 
 
 def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
-    """Entries for Funcs that are not there, twice there, or missing."""
+    """Yield violations for unknown Funcs, duplicate entries and missing entries."""
     seen: set[int] = set()
     for entry in schedule.funcs:
         if not 0 <= entry.func < len(algorithm.funcs):
@@ -91,12 +98,14 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violat
             continue
         name = algorithm.funcs[entry.func].name
         if entry.func in seen:
-            yield Violation("duplicate", name, None, "it has two entries; one is needed")
+            yield Violation("duplicate", name, None, "it has two entries; remove one")
         seen.add(entry.func)
     for i, func in enumerate(algorithm.funcs):
         free = not func.fixed and not func.scheduled
         if i not in seen and free and not func.pure and func.name not in algorithm.outputs:
-            reason = "it has no entry and no single pure definition, so it cannot be left inline"
+            reason = (
+                "it has no entry, and Halide cannot inline it because it has updates; add an entry"
+            )
             yield Violation("missing", func.name, None, reason)
 
 
@@ -109,13 +118,13 @@ def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violati
 def _variant_problems(
     schedule: Schedule, variant: SizeVariant, algorithm: Algorithm
 ) -> Iterator[Violation]:
-    """Yield violations of a variant, apart from its nests."""
+    """Yield violations of a variant, except those of its nests."""
     for known in variant.sizes:
         reason = _unknowable(known, algorithm)
         if reason:
             yield Violation("specialize", algorithm.outputs[0], None, reason)
     if not variant.sizes:
-        reason = "a variant without conditions would be for all calls"
+        reason = "a variant has no conditions, so it would apply to all calls; add a condition"
         yield Violation("specialize", algorithm.outputs[0], None, reason)
     if len(variant.nests) != len(schedule.funcs):
         reason = f"a variant has nests of {len(variant.nests)} Funcs, not {len(schedule.funcs)}"
@@ -124,18 +133,21 @@ def _variant_problems(
     for entry, nests in zip(schedule.funcs, variant.nests, strict=True):
         name = algorithm.funcs[entry.func].name
         if len(nests) != len(entry.stages):
-            reason = f"a variant has {len(nests)} stages of it, the schedule {len(entry.stages)}"
+            reason = (
+                f"a variant has {len(nests)} nests for it, but the schedule has {len(entry.stages)}"
+            )
             yield Violation("stages", name, None, reason)
         if any(nest.sizes for nest in nests):
-            yield Violation("specialize", name, None, "a variant's nest has no sizes of its own")
+            reason = "a nest of a variant has sizes; only the variant itself may have them"
+            yield Violation("specialize", name, None, reason)
 
 
 def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
-    """Return why a condition makes no sense for an algorithm; empty if it does."""
+    """Return the reason why a condition is invalid for an algorithm; empty if it is valid."""
     if isinstance(known, OutputExtent):
         func = algorithm.funcs[known.func] if known.func < len(algorithm.funcs) else None
         if func is None or func.name not in algorithm.outputs:
-            return f"Func {known.func} is not an output, so its extents are not known beforehand"
+            return f"Func {known.func} is not an output, so a call does not determine its extents"
         if known.dimension >= len(func.args):
             return f"{func.name} has no dimension {known.dimension}"
         return ""
@@ -144,16 +156,16 @@ def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
     parameter = algorithm.parameters[known.parameter]
     if known.field == "value":
         if parameter.is_buffer:
-            return f"{parameter.name} is an input; its sizes can be known, not its value"
+            return f"{parameter.name} is an input; a condition can be on its sizes, not its values"
         if parameter.type.code not in ("int", "uint"):
-            return f"{parameter.name} is of type {parameter.type}; only whole numbers compare"
+            return f"{parameter.name} is of type {parameter.type}; a condition needs an integer"
     elif known.dimension >= parameter.dimensions:
         return f"{parameter.name} has no dimension {known.dimension}"
     return ""
 
 
 def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> Iterator[Violation]:
-    """Yield violations of one Func, apart from surrounding loops."""
+    """Yield violations of one Func, except those that depend on surrounding loops."""
     func = algorithm.funcs[entry.func]
     for index, nest in enumerate(entry.stages):
         for known in (*nest.specialize, *nest.sizes):
@@ -169,10 +181,10 @@ def _func_problems(entry: FuncSchedule, target: str, algorithm: Algorithm) -> It
     ):
         yield Violation(kind, func.name, None, message)
     if entry.stages and func.fixed:
-        message = "an extern or memoised Func keeps its loops as they are"
+        message = "it is extern or memoised, so its loops cannot be scheduled; remove its nests"
         yield Violation("fixed", func.name, None, message)
     elif entry.stages and len(entry.stages) != len(func.stages):
-        message = f"it has {len(func.stages)} stages, its schedule {len(entry.stages)}"
+        message = f"it has {len(func.stages)} stages, but its schedule has {len(entry.stages)}"
         yield Violation("stages", func.name, None, message)
     else:
         registers = entry.memory == "register"
@@ -197,8 +209,8 @@ def _device_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> F
     ):
         yield (
             "extern",
-            f"the extern stage {extern} reads it on the host, and Halide copies nothing back from "
-            "the GPU for it: compute it on the host",
+            f"the extern stage {extern} reads it on the host, and Halide does not copy it back "
+            "from the GPU for that; compute it on the host",
         )
 
 
@@ -206,27 +218,27 @@ def _inline_problems(entry: FuncSchedule, func: Func, algorithm: Algorithm) -> F
     if entry.compute.kind == "inline":
         extern = _extern_reader(func, algorithm)
         if extern is not None:
-            yield "inline", f"the extern stage {extern} reads it, which needs it in memory"
+            yield "inline", f"the extern stage {extern} reads it from memory; compute it at root"
         if not func.pure:
             yield "inline", "only a Func with a single pure definition can be inlined"
         if func.memoized:
             yield "inline", "a memoised Func cannot be inlined"
         if entry.store.kind != "inline":
-            yield "store", "it is computed inline, so it is stored nowhere"
+            yield "store", "it is computed inline, so its store level must be inline, too"
         if entry != FuncSchedule(entry.func, entry.compute, entry.store):
-            yield "inline", "an inlined Func has no loops and no memory of its own"
+            yield "inline", "an inlined Func can have no nests and no storage directives"
     elif entry.store.kind == "inline":
-        yield "store", "it is stored inline but not computed inline"
+        yield "store", "it is stored inline but not computed inline; store it at a loop or at root"
     if entry.compute.kind == "root" and entry.store.kind == "at":
-        yield "store", "it is stored inside the level it is computed at"
+        yield "store", "it is computed at root, so it must be stored at root"
 
 
 def _storage_problems(entry: FuncSchedule, func: Func, target: str) -> Found:
     dims = len(func.args)
     if entry.storage_order and sorted(entry.storage_order) != list(range(dims)):
-        yield "storage", f"storage_order must order the dimensions 0 to {dims - 1}"
+        yield "storage", f"storage_order must list each of the dimensions 0 to {dims - 1} once"
     if entry.align_storage < 1 or (entry.align_storage > 1 and dims == 0):
-        yield "storage", "align_storage must be at least 1, and 1 without dimensions"
+        yield "storage", "align_storage must be at least 1, and exactly 1 without dimensions"
     if entry.memory == "gpu_shared" and not is_gpu(target):
         yield "memory", f"the target {target} has no shared memory"
 
@@ -236,7 +248,7 @@ def _output_problems(entry: FuncSchedule) -> Found:
         yield "output", "an output must be computed and stored at root"
     own = entry.storage or entry.hoist is not None or entry.run_async or entry.ring_buffer
     if own or entry.memory != "auto" or entry.storage_order or entry.align_storage > 1:
-        yield "output", "the memory of an output is the caller's, not the schedule's"
+        yield "output", "the caller allocates outputs, so they can have no storage directives"
 
 
 def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:

@@ -1,4 +1,4 @@
-"""Checks the less common directives: hoisting, folding, bounds, prefetching, shared loops."""
+"""Check the less common directives: hoisting, folding, bounds, prefetching, shared loops."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ Found = Iterator[tuple[str, str]]
 
 
 def dimension_problems(entry: FuncSchedule, func: Func) -> Found:
-    """Yield directives for missing dimensions, or two for one dimension."""
+    """Yield violations of `StorageDim`, `DimensionBounds` and `ring_buffer` entries."""
     for what, items in (("storage", entry.storage), ("bounds", entry.bounds)):
         said = [item.dimension for item in items]
         for dimension in said:
             if not 0 <= dimension < len(func.args):
-                yield what, f"it has no dimension {dimension}, which {what} names"
+                yield what, f"{what} names dimension {dimension}, which it does not have"
         if len(set(said)) < len(said):
             yield what, f"{what} has two entries for one dimension; merge them"
     for bounds in entry.bounds:
         remainder = bounds.remainder or 0
         if bounds.modulus < 1 or not 0 <= remainder < bounds.modulus or bounds.extent < 0:
-            yield "bounds", "a remainder must be at least 0 and below its modulus"
+            yield "bounds", "extent must be at least 0, modulus at least 1, and remainder in range"
     for dim in entry.storage:
         if dim.bound and dim.fold > dim.bound:
-            yield "storage", f"{dim.fold} elements are kept of a dimension of {dim.bound}"
+            yield "storage", f"storage is folded to {dim.fold} elements but bound to {dim.bound}"
     if entry.ring_buffer and entry.hoist is None:
-        yield "storage", "a ring_buffer needs storage that is hoisted out of the loop it turns in"
+        yield "storage", "a ring_buffer needs storage hoisted outside the loop it cycles over"
 
 
 def hoist_problems(entry: FuncSchedule, paths: Paths) -> Found:
-    """Yield allocations that are further in than the values stored in them live."""
+    """Yield hoist levels that are not outside the store level."""
     if entry.hoist is None or entry.hoist.kind == "root":
         return
     if entry.hoist.kind == "inline":
-        yield "hoist", "its storage is hoisted to no place; name a loop or root"
+        yield "hoist", "its storage is hoisted to inline; name a loop or root"
         return
     for path in paths.prefixes.get(entry.func, ()):
         hoisted, stored = position(path, entry.hoist), position(path, entry.store)
         if hoisted is None or (stored is not None and hoisted > stored):
-            yield "hoist", f"its storage is hoisted to loop {entry.hoist.loop!r}, inside its store"
+            yield (
+                "hoist",
+                f"its storage is hoisted to loop {entry.hoist.loop!r}, which is inside its store "
+                "level; hoist it further out",
+            )
             return
 
 
 def prefetch_problems(entry: FuncSchedule, algorithm: Algorithm) -> Found:
-    """Yield prefetches of Funcs that are not read, or at missing loops."""
+    """Yield prefetches of unknown Funcs, at missing loops, or with loops in the wrong order."""
     func = algorithm.funcs[entry.func]
     for stage, nest in stage_schedules(algorithm, entry):
         names = [loop.name for loop in scheduled_loops(func, stage, nest)]
@@ -60,12 +64,15 @@ def prefetch_problems(entry: FuncSchedule, algorithm: Algorithm) -> Found:
             if missing:
                 yield "prefetch", f"stage {stage.index} has no loop {missing[0]!r} to prefetch at"
             elif names.index(fetch.at) > names.index(fetch.along):
-                # The prefetch must be inside the loop for whose later iterations it is.
-                yield "prefetch", f"loop {fetch.at!r} is outside of loop {fetch.along!r}"
+                # A prefetch for later iterations of a loop must be inside that loop.
+                yield (
+                    "prefetch",
+                    f"loop {fetch.at!r} is outside loop {fetch.along!r}; prefetch inside it",
+                )
 
 
 def sharing_problems(entry: FuncSchedule, schedule: Schedule, algorithm: Algorithm) -> Found:
-    """Loops that two stages cannot share: in other places, of other names, kinds or mappings."""
+    """Yield ``compute_with`` directives for stages or loops that Halide cannot combine."""
     entries = {other.func: other for other in schedule.funcs}
     for index, nest in enumerate(entry.stages):
         shared = nest.compute_with
@@ -76,10 +83,10 @@ def sharing_problems(entry: FuncSchedule, schedule: Schedule, algorithm: Algorit
             yield "compute_with", "the stage it is computed with has no schedule"
             continue
         if shared.func == entry.func:
-            yield "compute_with", "stages of one Func do not share loops"
+            yield "compute_with", "stages of one Func cannot share loops; name another Func"
             continue
         if (other.compute, other.store) != (entry.compute, entry.store):
-            yield "compute_with", "both Funcs must be computed and stored at one level"
+            yield "compute_with", "both Funcs must have the same compute and store levels"
         reason = _unlike(entry.func, index, nest, other, shared, algorithm)
         if reason:
             yield "compute_with", reason
@@ -93,7 +100,7 @@ def _unlike(
     shared: ComputeWith,
     algorithm: Algorithm,
 ) -> str:
-    """Return why the loops from the outermost to the shared one differ; empty if they do not."""
+    """Return the reason why two stages cannot share their outer loops; empty if they can."""
     stages = stage_schedules(algorithm, other)
     theirs = [loop.name for loop in reversed(stages[shared.stage][1].loops)]
     if shared.loop not in theirs:
@@ -104,12 +111,12 @@ def _unlike(
     own = _outer(func, index, nest, depth, algorithm)
     if own != _outer(shared.func, shared.stage, stages[shared.stage][1], depth, algorithm):
         return (
-            "the loops that are shared must have the same names, splits and mappings in both "
-            "stages, from the outermost on"
+            "the shared loops, from the outermost on, must have the same names, splits and "
+            "mappings in both stages"
         )
     loops = {loop.name for loop in nest.loops}
     unknown = [loop for loop, _ in shared.align if loop not in loops]
-    return f"loop {unknown[0]!r} is aligned, but is not there" if unknown else ""
+    return f"align names loop {unknown[0]!r}, which the stage does not have" if unknown else ""
 
 
 def _outer(

@@ -1,4 +1,4 @@
-"""Checks whether a device can run the kernels of a schedule at the pipeline's estimates."""
+"""Check whether a device can run the kernels of a schedule at the pipeline's estimates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _AXES = "xyz"
 
 
 def launch_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
-    """Return violations by grids, blocks and shared memory that exceed the device's limits.
+    """Return the grids, blocks and shared memory that exceed a device's limits.
 
-    `algorithm` has the schedule's clones. Empty if sizes are not known.
+    `algorithm` has the schedule's clones. The result is empty if sizes are unknown.
     """
     nest = sized_nest(algorithm, schedule)
     if nest is None:
@@ -42,14 +42,14 @@ def _problems(launch: Launch, target: str, limits: Limits) -> list[tuple[str, st
             found.append(
                 (
                     "grid",
-                    f"its kernel has {number(count):,} blocks in {axis}; the most is {most:,}: "
+                    f"its kernel has {number(count):,} blocks in {axis}; the maximum is {most:,}; "
                     "use larger tiles, or fuse its block loops",
                 )
             )
     threads = math.prod(number(count) for count in launch.block)
     if threads > limits.threads_per_block:
         most = limits.threads_per_block
-        found.append(("threads", f"a block has {threads} threads; the most is {most}"))
+        found.append(("threads", f"a block has {threads} threads; the maximum is {most}"))
     available, used = limits.shared_memory_bytes, number(launch.shared_bytes)
     if available is not None and used > available:
         message = f"a block needs {used} bytes of shared memory; the device has {available}"

@@ -1,8 +1,8 @@
-"""The least extents of Funcs computed at a time, for any size of the outputs.
+"""Find the smallest extents of Funcs that are computed at a time, over all output sizes.
 
-Many extents between the inputs and outputs of a pipeline do not depend on the size of the outputs:
-a reduction over 64 channels reads 64 channels of its producer for a single point. A split of such a
-dimension needs no second nest for small outputs.
+Many extents between the inputs and outputs of a pipeline do not depend on the size of the outputs.
+For example, a reduction over 64 channels reads 64 channels of its producer even for a single point.
+A split of this dimension by at most 64 needs no second nest for small outputs.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, parameter
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import Schedule
 
-# First coordinates of the outputs that are tried: halving coordinates gives regions that depend
-# on where they start.
+# Offsets of the outputs' first coordinates to try: the regions of producers read at x / 2 depend on
+# where the output starts.
 _STARTS = np.arange(4.0)
-# Bounds of the inputs to try in addition to the estimates: first coordinates far to either
-# side, with extents of a single element and of several times the estimate.
+# Bounds of the inputs to try in addition to the estimates: first coordinates at +-_FAR, and extents
+# of a single element and of _LARGER times the estimate.
 _FAR = 100_003.0
 _LARGER = 4.0
 
 
 @functools.lru_cache(maxsize=8)
 def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int, int], float]:
-    """Return the least extents with which Funcs other than outputs are computed at a time.
+    """Return the smallest extents of Funcs that are computed at a time, over all output sizes.
 
-    They hold for outputs of any size and for any parameters, as far as trying other values of the
-    parameters used shows. Dimensions without a known least extent are left out.
+    The result is the minimum over the outputs' starts and the parameter values that are tried. It
+    is not proved for other parameter values. Outputs, and dimensions without a known extent, are
+    omitted.
 
     Args:
-        schedule: the schedule of `algorithm`, which has the schedule's clones.
-        algorithm: the pipeline.
+        schedule: The schedule.
+        algorithm: The algorithm with the schedule's clones.
 
     Returns:
-        The extent by the Func's place and the dimension.
+        The extent by the Func's position and the dimension.
     """
     plain = replace(
         schedule,
@@ -76,7 +77,7 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
 
 
 def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
-    """Yield one point of an output, wherever it starts; all of a dimension with fixed bounds."""
+    """Yield, per dimension, one coordinate at each tried start, or the promised bounds if any."""
     for arg in args:
         if arg in func.bounds:
             span = func.bounds[arg]
@@ -87,7 +88,7 @@ def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
 
 
 def _settings(algorithm: Algorithm) -> Iterator[dict[str, float]]:
-    """Yield values of the parameters: as estimated, then others of all that are used at once."""
+    """Yield the parameter values to try: the estimates, then changes of all used parameters."""
     estimated: dict[str, float] = dict(algorithm.symbols)
     yield estimated
     used = parameters_used(algorithm)
@@ -106,7 +107,10 @@ def _change(
     used: frozenset[str],
     change: tuple[float, float, float],
 ) -> None:
-    """Put an input's bounds, or a scalar, to another value: `change` has where and how much."""
+    """Change the used bounds of an input, or a scalar, in `symbols`.
+
+    `change` has the first coordinate, the factor of extents and the factor of scalars.
+    """
     first, share, value = change
     if not parameter.is_buffer:
         if parameter.name in used and parameter.name in symbols:

@@ -1,9 +1,9 @@
-"""Limits of extents that a schedule sets directly, apart from splits.
+"""Find the limits on extents that a schedule sets by directives other than splits.
 
-``bound_extent`` promises how many coordinates of a Func are computed, ``align_bounds`` and
-``align_extent`` widen that, ``bound_storage`` and ``fold_storage`` limit the elements stored at a
-time. Halide checks the promises and limits when the pipeline runs. One that depends on the sizes of
-the outputs is a requirement; one that holds at every size is not.
+``bound_extent`` promises the number of coordinates of a Func that are computed. ``align_bounds``
+and ``align_extent`` widen the computed region. ``bound_storage`` and ``fold_storage`` limit the
+number of elements stored at a time. Halide checks promises and limits when the pipeline runs. A
+limit that some output size violates is a requirement on the caller's sizes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule
 
-# Limits are checked at the estimates and at this many times the extents, in all dimensions.
+# Limits are checked at the estimated extents times each of these factors, in all dimensions.
 _SCALES = (1.0, 2.0, 1024.0)
-# A dimension of an output without an estimate, in points.
+# The assumed range of an output's dimension without an estimate, in coordinates.
 _UNKNOWN = Span(0, 64)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit on one dimension of a Func, by position: the `number`, and its kind.
+    """A limit on one dimension of a Func.
 
-    ``promised`` is the computed extent, ``aligned`` a divisor of the extent, and ``stored`` the
-    maximum number of elements stored at a time.
+    The meaning of `number` depends on `kind`: the computed extent (``promised``), a divisor of the
+    extent (``aligned``), or the maximum number of elements stored at a time (``stored``). `func` is
+    a position in realisation order, and `reason` quotes the directive.
     """
 
     func: int
@@ -43,10 +44,10 @@ class Limit:
 
 
 def limited(schedule: Schedule, algorithm: Algorithm) -> Iterator[Limit]:
-    """Yield the limits that some size of the outputs, as estimated or larger, does not meet.
+    """Yield the limits that the estimated output size, or a larger one, violates.
 
-    `algorithm` has the schedule's clones. Promises of outputs are always included, as are limits
-    that cannot be computed.
+    Limits on outputs, alignments and limits that cannot be evaluated are always included.
+    `algorithm` has the schedule's clones.
     """
     limits = [limit for entry in schedule.funcs for limit in _written(entry)]
     if not limits:
@@ -83,7 +84,7 @@ def _written(entry: FuncSchedule) -> Iterator[Limit]:
 
 
 def _computed(schedule: Schedule, algorithm: Algorithm) -> Computed:
-    """Return the extents computed at a time, at the sizes tried."""
+    """Return the extents computed at a time, at each of the sizes to check."""
     boxes: dict[str, Box] = {}
     scales = np.array(_SCALES)
     for name in algorithm.outputs:

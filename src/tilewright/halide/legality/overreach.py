@@ -1,9 +1,10 @@
-"""Finds Funcs that must not be computed beyond their required region.
+"""Find Funcs that must not be computed beyond their required region.
 
-A loop that is rounded up, or shifted inwards although it is shorter than its split, computes more
-of a Func than its readers need. That is harmless if the producers simply grow, and if inputs are
-always read within their bounds (boundary conditions). It is not harmless if an input, or an output
-that belongs to the caller, would be read further out.
+A loop computes more of a Func than its readers need if it is rounded up, or if it is shifted
+inwards although its extent is smaller than the split factor. This is harmless if the regions of
+producers can grow with it and a boundary condition keeps reads of inputs within bounds. Otherwise,
+the pipeline reads an input, or an output buffer of the caller, outside the region that it reads
+without the schedule. We call this reading *further out*.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 
-# The assumed bounds of inputs: unlike any constant that a pipeline may clamp to.
+# The assumed bounds of inputs, chosen to differ from constants that a pipeline may clamp to: the
+# n-th dimension of all inputs starts at _MIN - n * _MIN_STEP and has _EXTENT + n * _EXTENT_STEP
+# coordinates.
 _MIN, _MIN_STEP = -1013.0, 17.0
 _EXTENT, _EXTENT_STEP = 37.0, 12.0
 
@@ -30,8 +33,8 @@ Mask = npt.NDArray[np.bool_]
 def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
     """Return the dimensions along which computing more of a Func reads further out.
 
-    Each is a Func's position and a dimension. An output only counts if it reads another output or
-    an input; its own buffer does not matter here.
+    Each item is a Func's position and a dimension. Of an output, only reads of inputs and other
+    outputs count; stores to its own buffer are ignored here.
     """
     analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
     rows = [
@@ -54,10 +57,10 @@ def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=64)
 def aligned_reads_further(algorithm: Algorithm, func: int, dimension: int, modulus: int) -> bool:
-    """Return whether a Func at root reads further out if its bounds are aligned.
+    """Return whether a Func at root reads further out if a dimension is aligned to `modulus`.
 
-    It does not where all coordinates between two multiples of `modulus` read the same elements, as
-    in ``f(x) = .. g(x // 8 * 8 + r)``, or what they read is not an input in the end.
+    It does not if all coordinates between two multiples of `modulus` read the same elements, as in
+    ``f(x) = .. g(x // 8 * 8 + r)``, or if the reads do not reach an input or output.
     """
     analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
     name, args = algorithm.funcs[func].name, algorithm.funcs[func].args
@@ -90,7 +93,11 @@ def aligned_reads_further(algorithm: Algorithm, func: int, dimension: int, modul
 def _reached(
     algorithm: Algorithm, analysis: Analysis, rows: list[tuple[int, int]]
 ) -> dict[str, Box]:
-    """Return the boxes of inputs, outputs and Funcs of extern stages, one entry per row."""
+    """Return the boxes reached in inputs, outputs and extern Funcs, one bound per row.
+
+    Row n is a Func's position and a dimension. The Func is computed at one point, or everywhere
+    along that dimension if it is not negative.
+    """
     count = len(rows)
     wanted: dict[str, Box] = {}
     for n, (i, d) in enumerate(rows):
@@ -125,15 +132,15 @@ def _reached(
 
 
 def _mask(box: Box, func: Func, rows: list[tuple[int, int]], algorithm: Algorithm) -> Mask:
-    """Return the rows in which anything of the Func is wanted."""
+    """Return the rows in which any part of the Func is required."""
     if not box:
         return np.array([algorithm.funcs[i] is func for i, _ in rows])
     lo, hi = np.asarray(box[0].lo), np.asarray(box[0].hi)
-    return ~(lo > hi)  # NaN: something is, of unknown size
+    return ~(lo > hi)  # NaN: a part of unknown size is required
 
 
 def _grows(box: Box, row: int, base: int, limits: tuple[Interval, ...] | None) -> bool:
-    """Return whether a row reaches further than its single point does, and beyond the limits."""
+    """Return whether a row reaches further than row `base` (a single point) and than `limits`."""
     for d, interval in enumerate(box):
         lo, hi = _at(interval.lo, row), _at(interval.hi, row)
         if lo > hi:  # nothing is read
@@ -157,7 +164,7 @@ def _empty(dimensions: int, count: int) -> Box:
 
 
 def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
-    """Return the bounds that an input is taken to have, None for a Func."""
+    """Return the assumed bounds of an input; None for a Func."""
     symbols = _symbols(algorithm)
     for parameter in algorithm.parameters:
         if parameter.name == name:
@@ -170,7 +177,7 @@ def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
 
 
 def _symbols(algorithm: Algorithm) -> Mapping[str, float]:
-    """Return values of scalars, and bounds of inputs that cannot be mistaken for anything else."""
+    """Return the estimated values of scalars and the assumed, distinctive bounds of inputs."""
     symbols: dict[str, float] = dict(algorithm.symbols)
     count = 0
     for parameter in algorithm.parameters:

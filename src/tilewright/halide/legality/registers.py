@@ -1,4 +1,4 @@
-"""Checks that Halide finds a constant size for what a thread keeps in registers."""
+"""Check that Halide finds a constant number of values that a thread keeps in registers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tilewright.halide.legality.violations import Violation
 def register_problems(
     schedule: Schedule, algorithm: Algorithm, analysis: Analysis
 ) -> Iterator[Violation]:
-    """Yield Funcs in registers for which Halide cannot bound what a thread needs.
+    """Yield Funcs in registers for which Halide finds no constant number of values per thread.
 
-    `analysis` is of `algorithm`, which has the schedule's clones, as the schedule inlines it.
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm with the schedule's clones.
+        analysis: The same algorithm as the schedule inlines it.
     """
     levels: dict[Level, set[str]] = {}
     for entry in schedule.funcs:
@@ -31,8 +34,8 @@ def register_problems(
             continue
         for name, divisors in found.items():
             reason = (
-                f"a thread reads it at quotients by {' and '.join(map(str, divisors))}, for which "
-                "Halide finds no constant number of values; compute it per block instead"
+                f"a thread reads it at coordinates divided by {' and '.join(map(str, divisors))}, "
+                "and Halide then finds no constant number of values; compute it per block instead"
             )
             yield Violation("registers", name, None, reason)
     for members in levels.values():
@@ -53,7 +56,7 @@ def _unbounded_unrolling(
         return
     if any(pure_loop(d) in unrolled for d in dimensions):
         reason = (
-            "a thread reads it at several clamped coordinates, for which Halide finds no constant "
+            "a thread reads it at several clamped coordinates, and Halide then finds no constant "
             "number of values to unroll; keep its loops serial or compute it per block instead"
         )
         yield Violation("registers", name, None, reason)

@@ -1,9 +1,10 @@
-"""The sizes at which a schedule is correct, and its requirements on the caller's buffers.
+"""Determine the sizes at which a schedule is correct: its requirements on the caller's buffers.
 
-Splits with ``guard_with_if`` and ``predicate`` are correct at every size. The other tails let a
-split run past the end of its loop, or start before its beginning. On an output this requires a
-minimum extent, or an extent that is a multiple. Elsewhere inputs, or outputs that other Funcs read,
-may be read further out than by the unscheduled pipeline (see Halide's ``TailStrategy``).
+Splits with ``guard_with_if`` and ``predicate`` are correct at every size. With the other tails, a
+split may run past the end of its loop or start before its beginning (see Halide's
+``TailStrategy``). An output then needs a minimum extent, or an extent that is a multiple of a
+number. Another Func may then read inputs, or outputs, outside the region that the unscheduled
+pipeline reads.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ READS_BEYOND: frozenset[Tail] = frozenset(
     }
 )
 _SHIFTS: frozenset[Tail] = frozenset({"shift_inwards", "shift_inwards_and_blend"})
-# Maximum number of extents tried one by one (two periods of the splits) for a rounded-up loop.
+# Longest period of the splits of a rounded-up loop, in iterations, for which the extents of two
+# periods are tried one by one.
 _LARGEST_PERIOD = 1 << 14
 
 
@@ -51,18 +53,18 @@ _LARGEST_PERIOD = 1 << 14
 class Requirement:
     """A requirement on one dimension of a Func's region for the schedule to be correct.
 
-    `on` is ``"output"`` where an output of another extent is refused when the pipeline runs:
-    its extent must be at least `minimum` and a multiple of `multiple`. It is ``"input"``
-    where a region of another extent makes the Func read its inputs (or an output that it is
-    made of) further out than the unscheduled pipeline does; inputs sized by
-    ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
+    `on` is one of:
 
-    It is ``"storage"`` if the schedule limits the part of the Func that is stored or computed at a
-    time: a call that needs more than `maximum` is refused when the pipeline runs. An output with a
-    `maximum` must not be larger; 0 sets no limit.
+    - ``"output"``: the output's extent must be at least `minimum` and a multiple of `multiple`. The
+      pipeline refuses other extents when it runs. If `maximum` is not 0, it is the exact extent.
+    - ``"input"``: if the extent of the Func's region is different, the Func reads inputs (or
+      outputs) outside the region that the unscheduled pipeline reads. Inputs sized by
+      ``Pipeline.infer_input_bounds`` of the scheduled pipeline are always large enough.
+    - ``"storage"``: at most `maximum` elements of the Func may be stored or computed at a time. The
+      pipeline refuses a call that needs more when it runs.
 
-    `axis` is the dimension's name and `reason` the cause. If not `certain`, other extents may be
-    correct, too. `cure` says how an output may be of any size.
+    `axis` is the dimension's name, `reason` the cause, and `cure` how to allow any size of an
+    output. If `certain` is false, other extents may be correct, too.
     """
 
     func: int
@@ -78,26 +80,26 @@ class Requirement:
     cure: str = "without exact sizes it may be of any size"
 
     def __str__(self) -> str:
-        """Return the requirement as a sentence, with its reason and its cure."""
+        """Return the requirement as a sentence, with its reason and cure."""
         extent = self._extent()
         axis = self.axis or f"dimension {self.dimension}"
         reason = f" ({self.reason})" if self.reason else ""
         if self.on == "storage":
             return (
-                f"A call may want at most {self.maximum} of {readable(self.name)} in {axis} at a "
-                f"time{reason}; leave that out of the schedule, and it may be of any size."
+                f"A call may need at most {self.maximum} elements of {readable(self.name)} in "
+                f"{axis} at a time{reason}; remove that directive to allow any size."
             )
         if self.on == "output" and self.maximum:
             return (
-                f"Output {readable(self.name)} must be {extent} in {axis}{reason}; leave that out "
-                "of the schedule, and it may be of any size."
+                f"Output {readable(self.name)} must be {extent} in {axis}{reason}; remove that "
+                "directive to allow any size."
             )
         if self.on == "output":
-            must = "must be" if self.certain else "is sure to be right only where it is"
+            must = "must be" if self.certain else "is known to be correct only if it is"
             return f"Output {readable(self.name)} {must} {extent} in {axis}{reason}; {self.cure}."
         return (
-            f"Where the region of {readable(self.name)} is not {extent} in {axis}{reason}, "
-            "it may read its inputs further out than the unscheduled pipeline does."
+            f"If the region of {readable(self.name)} is not {extent} in {axis}{reason}, it may "
+            "read inputs outside the region that the unscheduled pipeline reads."
         )
 
     def _extent(self) -> str:
@@ -113,7 +115,11 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The extents of a loop at which no split runs beyond it, and the split that asks for it."""
+    """The extents of a loop at which no split runs beyond it.
+
+    They are at least `minimum` and multiples of `multiple`. `reason` describes the split that
+    requires this. If `certain` is false, other extents may be possible, too.
+    """
 
     minimum: int = 1
     multiple: int = 1
@@ -121,12 +127,12 @@ class Need:
     reason: str = ""
 
     def __bool__(self) -> bool:
-        """Return whether anything is needed at all."""
+        """Return whether some extents are excluded."""
         return (self.minimum, self.multiple) != (1, 1)
 
 
 def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement, ...]:
-    """Return the schedule's requirements on sizes; none if it is correct at all sizes."""
+    """Return a schedule's requirements on sizes; none if it is correct at all sizes."""
     found = []
     for conditions, plain in variant_schedules(schedule):
         found += _requirements(under(plain, conditions), algorithm)
@@ -168,7 +174,7 @@ def _limit(limit: Limit, func: Func, on: Literal["output", "input", "storage"]) 
 
 
 def under(schedule: Schedule, conditions: Conditions) -> Schedule:
-    """Return the schedule with nests that are for calls alone in which the conditions hold."""
+    """Return the schedule with `conditions` added to the sizes of every nest."""
     if not conditions:
         return schedule
     funcs = []
@@ -205,11 +211,18 @@ def _requirements(schedule: Schedule, algorithm: Algorithm) -> list[Requirement]
 def needs(
     schedule: Schedule, algorithm: Algorithm
 ) -> Iterator[tuple[int, list[StageSchedule], int, Need]]:
-    """Yield the needs of unguarded nests: the Func, its nests, the dimension and the extents.
+    """Yield the extents that nests need if their splits are not guarded.
 
-    Outputs, and Funcs that would otherwise read inputs or outputs further out, of an algorithm that
-    has the schedule's clones. `StageSchedule.sizes` is ignored. An inner Func needs nothing if it
-    always computes enough, nor for stages that read nothing.
+    These are needs of outputs, and of Funcs that would otherwise read inputs or outputs further out
+    (see `overreach`). A Func that is not an output needs nothing if it is always computed with a
+    sufficient extent. Stages of it that read nothing are ignored. `StageSchedule.sizes` is ignored.
+
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm with the schedule's clones.
+
+    Yields:
+        The Func's position, its nests, the dimension and the extents.
     """
     beyond: frozenset[tuple[int, int]] | None = None
     least: Mapping[tuple[int, int], float] | None = None
@@ -237,7 +250,7 @@ def needs(
                     yield entry.func, nests, dimension, written
             elif read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
                 if least is None:
-                    # Looked up once, because the look-up hashes the complete schedule.
+                    # Call it once, because its cache hashes the complete schedule.
                     least = least_extents(schedule, algorithm)
                 if read.multiple > 1 or read.minimum > least.get((entry.func, dimension), 0.0):
                     yield entry.func, nests, dimension, read
@@ -250,14 +263,14 @@ def reads_anything(stage: Stage) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def reach(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
-    """Return `overreaching`, remembered for the algorithms asked for last."""
+    """Return `overreaching` of an algorithm, from a cache."""
     return overreaching(algorithm)
 
 
 def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: bool) -> bool:
-    """Return whether unguarded nests only run at extents that fit them.
+    """Return whether the conditions in `sizes` of each nest ensure the extents that it needs.
 
-    For a Func that is not an output, `sizes` is trusted.
+    For a Func that is not an output, any conditions are assumed to ensure them.
     """
     for nest in nests:
         need = _needs([nest], dimension, WRITES_BEYOND | READS_BEYOND)
@@ -275,7 +288,7 @@ def _ensured(func: int, nests: list[StageSchedule], dimension: int, is_output: b
 
 
 def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -> Need:
-    """Return the requirement of one dimension over all stages."""
+    """Return the extents of one dimension that all nests of a Func need together."""
     found = [_needed(nest, f"v{dimension}", tails) for nest in nests]
     multiple = math.lcm(1, *(need.multiple for need in found))
     largest = max(found, key=lambda need: need.minimum, default=Need())
@@ -285,7 +298,7 @@ def _needs(nests: list[StageSchedule], dimension: int, tails: frozenset[Tail]) -
 
 
 def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
-    """Return the least extent of `loop`, and its divisor, that splits in `tails` never exceed."""
+    """Return the extents of `loop` at which no split with a tail in `tails` runs beyond it."""
     related = {loop}
     beyond: list[Split] = []
     for change in nest.splits:
@@ -298,7 +311,7 @@ def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
     period = _period(nest, loop)
     reason = _reason(max(beyond, key=lambda change: change.factor), nest)
     if all(change.tail in _SHIFTS for change in beyond):
-        # A loop that is long enough for its splits stays so when it is longer.
+        # If a loop is long enough for its splits, every longer loop is, too.
         low, high = 1, period
         while low < high:
             middle = (low + high) // 2
@@ -318,9 +331,9 @@ def _needed(nest: StageSchedule, loop: str, tails: frozenset[Tail]) -> Need:
 
 
 def _period(nest: StageSchedule, loop: str) -> int:
-    """Return the extent of `loop` after which the places where its splits end repeat.
+    """Return the period, in iterations of `loop`, with which the ends of its splits repeat.
 
-    Splits of inner loops do not count: an inner loop has the same extent at every extent of `loop`.
+    Splits of inner loops are ignored, because an inner loop has a constant extent.
     """
     period = 1
     for change in nest.splits:
@@ -339,15 +352,21 @@ def _reason(change: Split, nest: StageSchedule) -> str:
 def stays_inside(
     nest: StageSchedule, loop: str, extent: int, tails: frozenset[Tail], bound: bool = False
 ) -> bool:
-    """Return whether the nest touches no coordinate outside of ``[0, extent)`` along `loop`.
+    """Return whether the nest touches no coordinate outside ``[0, extent)`` along `loop`.
 
-    Extents follow from the outermost split to the innermost; the coordinates reached then follow
-    backwards as intervals, whose ends are always reached. `bound` says that Halide knows the extent
-    at compile time.
+    Extents are computed from the first split to the last. The touched coordinates are then computed
+    in the reverse order, as intervals whose ends are always touched.
+
+    Args:
+        nest: The stage's nest.
+        loop: A loop of the definition.
+        extent: Its number of iterations.
+        tails: The tails whose splits may run beyond the loop; splits with others are guarded.
+        bound: Whether Halide knows the extent at compile time.
     """
     extents = {loop: extent}
-    # Halide neither guards nor shifts a split that it knows to be even, so where an outer loop
-    # overruns, such a split does not stop it.
+    # Halide neither guards nor shifts a split whose factor it knows to divide the extent. If an
+    # outer loop overruns, such a split does not stop it.
     divisors = {loop: extent if bound else None}
     splits = []
     for change in nest.splits:
@@ -368,7 +387,7 @@ def stays_inside(
         low += min(outer_low * split.factor, latest)
         high += min(outer_high * split.factor, latest)
         if split.tail not in tails and not even:
-            # Halide guards the end alone.
+            # Halide guards only the end of the range.
             high = min(high, old - 1)
         reached[split.old] = low, high
     low, high = reached[loop]

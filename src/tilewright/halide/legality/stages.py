@@ -1,4 +1,4 @@
-"""Checks the nest of one stage by itself, regardless of surrounding and inner computations."""
+"""Check the nest of one stage by itself, without the loops around it and the Funcs inside it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _EXACT: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 def stage_problems(
     func: Func, stage: Stage, nest: StageSchedule, *, registers: bool = False
 ) -> Found:
-    """Yield everything wrong with one nest, as pairs of a kind and a sentence.
+    """Yield all violations of one nest, as pairs of a kind and a sentence.
 
     Args:
-        func: The Func whose stage it is.
-        stage: The stage.
-        nest: The stage's loops.
-        registers: Whether the Func is stored in registers. Halide needs constant bounds of its
-            region for that, and unrolls its pure loops by the same bounds.
+        func: The Func.
+        stage: Its stage.
+        nest: The nest of that stage.
+        registers: Whether the Func is stored in registers. Halide then needs constant bounds of the
+            region, and with these it can also unroll the pure loops.
     """
     try:
         loops = scheduled_loops(func, stage, nest)
@@ -48,7 +48,7 @@ def stage_problems(
         return
     dotted = [loop.name for loop in stage.loops if "." in loop.name]
     if dotted and nest != default_stage(func, stage):
-        yield "name", f"Halide schedules no dimension with a dot in its name: {dotted[0]}"
+        yield "name", f"Halide cannot schedule {dotted[0]}: the name has a dot; rename the Var"
     yield from _split_problems(func, stage, nest)
     yield from _bound_problems(func, nest)
     yield from _order_problems(func, stage, nest, loops)
@@ -63,13 +63,16 @@ def stage_problems(
             "value it overwrites may be atomic",
         )
     if nest.single_thread and any(loop.mapping in PARALLEL for loop in nest.loops):
-        yield "single_thread", "a nest run by a single thread may have no parallel loops"
+        yield (
+            "single_thread",
+            "a nest with single_thread can have no parallel, block or thread loop",
+        )
 
 
 def is_associative(stage: Stage) -> bool:
     """Return whether the stage combines the new and old value by an associative operator.
 
-    The test is conservative: Halide proves more, but refuses nothing that passes here.
+    The test is conservative: Halide also accepts stages for which this returns false.
     """
     if len(stage.values) != 1:
         return False
@@ -96,7 +99,7 @@ def _reads_itself(stage: Stage, exprs: list[Expr]) -> bool:
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Return whether two expressions are written alike (variables by name)."""
+    """Return whether two expressions are structurally equal, with variables compared by name."""
     seen: set[tuple[int, int]] = set()
     stack = [(a, b)]
     while stack:
@@ -121,7 +124,7 @@ def same(a: Expr, b: Expr) -> bool:
 
 
 def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
-    """Tail strategies that would change the meaning, fusions out of order."""
+    """Yield splits and fusions that Halide rejects or that would change the result."""
     settled: set[str] = set()
     for i, change in enumerate(nest.splits):
         before = split_loops(func, stage, StageSchedule(nest.splits[:i]))
@@ -133,15 +136,15 @@ def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:
                 yield (
                     "fuse",
                     f"{change.inner} or {change.outer} comes from a split with predicate_loads "
-                    "or predicate_stores, and such a loop cannot be fused",
+                    "or predicate_stores and cannot be fused; use guard_with_if",
                 )
             continue
         yield from _tail_problems(stage, nest, change, by_name[change.old])
         if change.old in settled:
             yield (
                 "tail",
-                f"{change.old} comes from a split with predicate_loads or predicate_stores, "
-                "and such a loop cannot be split again",
+                f"{change.old} comes from a split with predicate_loads or predicate_stores and "
+                "cannot be split again; use guard_with_if",
             )
         if change.tail in HALVES:
             settled |= {change.outer, change.inner}
@@ -161,8 +164,8 @@ def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoo
     if stage.index > 0:
         yield from _update_tail_problems(tail, old)
     if tail in HALVES and old.name != old.sources[0]:
-        # Halide refuses some of these and is wrong about the extents of others.
-        yield "tail", f"{old.name} comes from a split; {tail} is for loops of the definition only"
+        # Halide refuses some of these and computes wrong extents of others.
+        yield "tail", f"{old.name} comes from a split; {tail} needs a loop of the definition"
     if tail in _BLENDS and (nest.atomic or any(loop.mapping in PARALLEL for loop in nest.loops)):
         yield "tail", f"{tail} writes back old values, so no loop of the nest may be parallel"
     if old.inside and old.extent is not None and tail not in _EXACT:
@@ -170,56 +173,60 @@ def _tail_problems(stage: Stage, nest: StageSchedule, split: Split, old: NestLoo
         if not fits:
             yield (
                 "tail",
-                f"{old.name} has {old.extent} iterations, which do not split by {split.factor} "
+                f"{old.name} has {old.extent} iterations, which cannot be split by {split.factor} "
                 f"with {tail}; use guard_with_if",
             )
 
 
 def _update_tail_problems(tail: Tail, old: NestLoop) -> Found:
-    """Tails that would compute values of an update twice, or only half guard it."""
+    """Yield tails that would compute an update twice, or guard only its loads or its stores."""
     if tail == "shift_inwards":
-        yield "tail", f"the split of {old.name} is in an update, where shift_inwards is illegal"
+        yield "tail", f"{old.name} is in an update and cannot use shift_inwards; use guard_with_if"
     if old.inside and tail == "round_up":
         yield (
             "tail",
-            f"the split of {old.name}, itself inside a split, is in an update, where round_up "
-            "would compute values twice",
+            f"{old.name} is the inner loop of a split in an update, where round_up would compute "
+            "values twice; use guard_with_if",
         )
     if tail in HALVES:
         # Halide 21 computes wrong values for vectors of a Tuple and refuses atomic ones.
-        yield "tail", f"{tail} guards only half of an update; use guard_with_if"
+        yield "tail", f"{tail} guards only the loads or the stores of an update; use guard_with_if"
 
 
 def _bound_problems(func: Func, nest: StageSchedule) -> Found:
-    """Yield splits that run beyond a dimension whose bounds the user has promised."""
+    """Yield splits that run beyond the bounds that the user has promised for a dimension."""
     for d, arg in enumerate(func.args):
         bound = func.bounds.get(arg)
         if bound and not stays_inside(nest, f"v{d}", bound.extent, WRITES_BEYOND, bound=True):
             yield (
                 "tail",
-                f"dimension {arg} is bound to {bound.extent} values, and a split of it goes "
-                "beyond; use guard_with_if",
+                f"dimension {arg} is bound to {bound.extent} values, and a split of it runs "
+                "beyond them; use guard_with_if",
             )
 
 
 def _fuse_problems(stage: Stage, fuse: Fuse, before: tuple[NestLoop, ...]) -> Found:
-    """Fusing loops over a reduction must not change the order of what depends on order."""
+    """Yield fusions that change the order of a reduction whose result depends on it."""
     by_name = {loop.name: loop for loop in before}
     inner, outer = by_name[fuse.inner], by_name[fuse.outer]
     if set(inner.sources) & set(outer.sources):
-        # Halide 21 crashes on some of these, and a loop split and fused again gains nothing.
+        # Halide 21 crashes on some of these, and fusing the parts of a split again is useless.
         yield "fuse", f"{fuse.inner} and {fuse.outer} come from one loop; fuse different ones"
     impure = [loop.name for loop in before if loop.kind == "impure_rvar"]
     if is_associative(stage) or not {fuse.inner, fuse.outer} <= set(impure):
         return
     if impure.index(fuse.outer) != impure.index(fuse.inner) + 1:
-        yield "fuse", f"fusing {fuse.inner} and {fuse.outer} changes the reduction's order"
+        yield (
+            "fuse",
+            f"fusing {fuse.inner} and {fuse.outer} changes the order of the reduction, on which "
+            "its result depends; fuse adjacent loops",
+        )
 
 
 def _order_problems(
     func: Func, stage: Stage, nest: StageSchedule, loops: tuple[NestLoop, ...]
 ) -> Found:
-    """Impure reduction loops keep their order unless the reduction is associative."""
+    """Yield reordered reduction loops, unless the reduction is associative."""
     if is_associative(stage):
         return
     before = [x.name for x in split_loops(func, stage, nest) if x.kind == "impure_rvar"]
@@ -237,8 +244,8 @@ def _extent_problems(loop: NestLoop, mapped: ScheduledLoop) -> Found:
     if mapping in ("unrolled", "vectorized") and loop.extent is None:
         yield (
             "extent",
-            f"loop {loop.name} is {mapping} but its number of iterations is not constant; split "
-            f"it and have the inner loop {mapping}",
+            f"loop {loop.name} is {mapping}, but its number of iterations is not constant; split "
+            f"it and make the inner loop {mapping}",
         )
 
 
@@ -250,14 +257,14 @@ def _mapping_problems(
         # Halide 21 fails an assertion on some of these.
         yield (
             "extent",
-            f"loop {loop.name} comes from a split by one, so as a GPU block loop it does nothing; "
-            "drop the split",
+            f"loop {loop.name} comes from a split by 1, so it is useless as a GPU block loop; "
+            "remove the split",
         )
     shared = mapping in PARALLEL or mapping == "vectorized"
     safe = nest.allow_races or (nest.atomic and is_associative(stage))
     if loop.kind == "impure_rvar" and shared and not safe:
         yield (
             "race",
-            f"loop {loop.name} carries a reduction from one iteration to the next, so it cannot "
-            f"be {mapping} unless the stage is associative and atomic",
+            f"loop {loop.name} carries a reduction, so it can only be {mapping} if the stage is "
+            "associative and atomic",
         )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A reason for which a schedule is refused.
+    """A reason why a schedule is rejected.
 
-    `kind` is one word for programs, `message` a sentence for people that names the Func and
-    the cure. `stage` is None where the Func as a whole is meant.
+    `kind` is a fixed word that programs can test. `message` is a sentence that explains the problem
+    of Func `func` and, where there is one, the cure. `stage` is None if the problem concerns the
+    whole Func.
     """
 
     kind: str
