@@ -1,1 +1,1 @@
-"""A schedule as Halide's directives: applied to a pipeline, or printed as Python or C++."""
+"""Convert a schedule to Halide's directives, apply them to a pipeline or print them as code."""

@@ -1,4 +1,4 @@
-"""Applies a schedule to a live Halide pipeline."""
+"""Apply a schedule to a live Halide pipeline."""
 
 from __future__ import annotations
 
@@ -36,13 +36,21 @@ def apply(
 ) -> None:
     """Apply `schedule` to the ``halide.Pipeline`` `pipeline`.
 
-    The pipeline may be another build of the same algorithm, with other automatic names: it is
-    serialised, and its Funcs are matched by their place in realisation order. `same_bytes`
-    skips that for a pipeline that was just deserialised from ``algorithm.serialized``. A schedule
-    cannot be undone: apply each to a new pipeline.
+    Halide cannot undo a schedule, so apply each schedule to a new pipeline. The pipeline may be
+    another build of the same algorithm, with other automatic names: it is serialised, and Funcs are
+    matched by their position in realisation order.
 
-    Raises `ScheduleError` if the pipeline is not the one the schedule was made for, and
-    ``halide.HalideError`` where Halide refuses a directive.
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm that it was made for.
+        pipeline: The ``halide.Pipeline``.
+        same_bytes: Whether `pipeline` was just deserialised from ``algorithm.serialized``, so that
+            it need not be serialised to compare the two.
+
+    Raises:
+        ScheduleError: The schedule was not made for this algorithm or pipeline, or the pipeline
+            already has a schedule.
+        halide.HalideError: Halide refuses a directive.
     """
     check_digest(schedule, algorithm)
     algorithm = with_clones(algorithm, ())
@@ -50,13 +58,12 @@ def apply(
     if live.digest != algorithm.digest:
         if _scheduled_already(live, algorithm):
             raise ScheduleError(
-                "a schedule has been applied to this pipeline already, and Halide cannot undo "
-                "it: build the pipeline again and apply one schedule to it"
+                "this pipeline already has a schedule, and Halide cannot undo it; build the "
+                "pipeline again and apply one schedule to it"
             )
         raise ScheduleError(
-            "the pipeline computes something else than the one the schedule was made for "
-            f"(digest {live.digest[:12]}, schedule's {algorithm.digest[:12]}); "
-            "schedule it again"
+            "the schedule was made for a pipeline with another computation (its digest is "
+            f"{algorithm.digest[:12]}, this pipeline's {live.digest[:12]}); schedule this pipeline"
         )
     funcs: Sequence[Any] = LiveFuncs(live, pipeline)
     known = algorithm_names(live)
@@ -85,10 +92,13 @@ def apply(
 
 
 def halide_target(target: str) -> Any:
-    """Return the ``halide.Target`` a schedule's target string stands for.
+    """Return the ``halide.Target`` of a schedule's target string.
 
-    ``host`` is this machine, ``cuda`` and ``opencl`` this machine with that device, anything
-    else a Halide target string.
+    ``host`` is this machine, and ``cuda`` and ``opencl`` are this machine with that device. Any
+    other string is a Halide target string.
+
+    Raises:
+        ScheduleError: Halide does not know the target.
     """
     import halide as hl
 
@@ -98,7 +108,7 @@ def halide_target(target: str) -> Any:
         return hl.Target(target)
     except hl.HalideError:  # its message lists every feature that Halide has
         raise ScheduleError(
-            f"Halide does not know the target {target!r}: give host, cuda, opencl, or a target "
+            f"Halide does not know the target {target!r}; use host, cuda, opencl, or a target "
             "string such as host-cuda or x86-64-linux-avx2"
         ) from None
 
@@ -113,7 +123,7 @@ def check_digest(schedule: Schedule, algorithm: Algorithm) -> None:
 
 
 def _scheduled_already(live: Algorithm, algorithm: Algorithm) -> bool:
-    """Return whether `live` is `algorithm` once its schedule is dropped."""
+    """Return whether `live` is `algorithm` with a schedule."""
     return import_pipeline(without_schedule(live.serialized)).digest == algorithm.digest
 
 
@@ -124,7 +134,7 @@ def _imported(pipeline: Any) -> Algorithm:
 
 
 def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
-    """Make the clones; return all live Funcs in the extended algorithm's order."""
+    """Make the clones; return all live Funcs in the order of the algorithm with clones."""
     extended = with_clones(algorithm, schedule.clones)
     given = iter(funcs)
     copies = {copy.name for copy in extended.copies}

@@ -1,7 +1,7 @@
-"""Prints functions, in Python and C++, that check at run time whether outputs fit a schedule.
+"""Print functions, in Python and C++, that check at run time whether outputs fit a schedule.
 
-Halide refuses outputs that do not fit with a message about coordinates; these functions name the
-axis, the reason and the cure before the pipeline is called.
+Halide's error message for an output of a wrong size is about coordinates. The printed functions are
+called before the pipeline and name the axis, the reason and the cure.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tilewright.halide.legality.sizes import Requirement
 
 
 def cpp_string(text: str) -> str:
-    """Return a C++ string literal; question marks are escaped, as two begin a trigraph."""
+    """Return a C++ string literal; question marks are escaped, because two begin a trigraph."""
     shown = (f"\\{b:03o}" if not 32 <= b < 127 or b in b'"\\?' else chr(b) for b in text.encode())
     return '"' + "".join(shown) + '"'
 
 
 def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requirement]]:
-    """Return the requirements on outputs by the Func's place."""
+    """Return the requirements on outputs, by the Func's position."""
     result: dict[int, list[Requirement]] = {}
     for need in requirements:
         if need.on == "output":
@@ -28,7 +28,7 @@ def _by_output(requirements: Sequence[Requirement]) -> dict[int, list[Requiremen
 
 
 def _tests(need: Requirement, extent: str) -> list[str]:
-    """Return the conditions, in either language, under which an extent does not fit."""
+    """Return the conditions under which an extent does not fit, valid in Python and C++."""
     if need.maximum:
         return [f"{extent} != {need.maximum}"]
     small = [f"{extent} < {need.minimum}"] * (need.minimum > 1)
@@ -36,12 +36,12 @@ def _tests(need: Requirement, extent: str) -> list[str]:
 
 
 def python_check(name: str, requirements: Sequence[Requirement]) -> str:
-    """Return a function ``NAME_refuses(**outputs)`` of the outputs' extents, innermost first."""
+    """Return a Python function ``NAME_refuses(**extents)`` of the outputs' extents."""
     lines = [
         f"def {name}_refuses(**extents):",
-        '    """Why outputs of these extents do not fit the schedule; None where they do.',
+        '    """Return why outputs of these extents do not fit the schedule; None if they fit.',
         "",
-        "    Extents are given by the outputs' names, innermost dimension first.",
+        "    Pass a sequence of extents per output, by its name, innermost dimension first.",
         '    """',
     ]
     for needs in _by_output(requirements).values():
@@ -53,10 +53,10 @@ def python_check(name: str, requirements: Sequence[Requirement]) -> str:
 
 
 def cpp_check(name: str, requirements: Sequence[Requirement]) -> str:
-    """Return a function ``NAME_refuses`` of the outputs that have requirements, in order."""
+    """Return a C++ function ``NAME_refuses`` of the buffers of outputs with requirements."""
     found = _by_output(requirements)
     arguments = [f"const halide_buffer_t *output{i}" for i in range(len(found))]
-    lines = ["", "// Why outputs do not fit the schedule; null where they do."]
+    lines = ["", "// Returns why outputs do not fit the schedule; null if they fit."]
     for i, needs in enumerate(found.values()):
         lines.append(f"// output{i}: {cpp_string(needs[0].name)[1:-1]}")
     lines.append(f"inline const char *{name}_refuses({', '.join(arguments)}) {{")

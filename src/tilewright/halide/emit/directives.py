@@ -1,8 +1,8 @@
-"""Converts a `Schedule` to Halide's scheduling directives.
+"""Convert a `Schedule` to Halide's scheduling directives.
 
-A directive is plain data: a method of ``Func`` or ``Stage`` and its arguments, with loops under
-their canonical names. `tilewright.halide.emit.apply` calls it, and
-`tilewright.halide.emit.printing` prints it, so that both always agree.
+A directive is plain data: a method of ``Func`` or ``Stage`` and its arguments, with canonical loop
+names. `tilewright.halide.emit.apply` calls directives and `tilewright.halide.emit.printing` prints
+them, so the two always agree.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LoopRef:
 
 @dataclass(frozen=True, slots=True)
 class FuncRef:
-    """A Func, by its place in realisation order."""
+    """A Func, by its position in realisation order."""
 
     func: int
 
@@ -70,19 +70,19 @@ class EnumRef:
 
 @dataclass(frozen=True, slots=True)
 class Outermost:
-    """Halide's loop of one iteration around every nest."""
+    """``Var.outermost()``: Halide's loop with one iteration around every nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that holds if all of its parts hold."""
+    """The conjunction of several conditions."""
 
     known: tuple[KnownValue | OutputExtent, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StageRef:
-    """A stage of a Func, as ``compute_with`` takes it."""
+    """A stage of a Func, an argument of ``compute_with``."""
 
     func: int
     stage: int
@@ -90,7 +90,7 @@ class StageRef:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A list of loops, each with how it is aligned."""
+    """A list of loops with the ``LoopAlignStrategy`` of each."""
 
     items: tuple[tuple[LoopRef, EnumRef], ...]
 
@@ -100,10 +100,10 @@ Argument = LoopRef | FuncRef | StageRef | EnumRef | Outermost | Condition | Pair
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Call `method` with `args` on stage `stage` of Func `func`; stage 0 is the Func itself.
+    """A call of `method` with `args` on stage `stage` of Func `func`; stage 0 is the Func itself.
 
-    With `branch`, the call is on that specialisation of the stage (counted from 1), which the
-    call that `makes` it returned.
+    A call of ``specialize`` whose result later directives use has `makes` = n, for the n-th
+    specialisation of the stage (from 1). If `branch` is n, `method` is called on that result.
     """
 
     func: int
@@ -146,7 +146,7 @@ PREFETCHES: dict[PrefetchStrategy, str] = {
     "non_faulting": "NonFaulting",
 }
 
-# Directives for one loop at a time; blocks and threads are listed together.
+# Directives that take one loop, and those that take all loops with the mapping.
 _SINGLE: dict[Mapping, str] = {
     "unrolled": "unroll",
     "vectorized": "vectorize",
@@ -158,9 +158,11 @@ _TOGETHER: dict[Mapping, str] = {"gpu_block": "gpu_blocks", "gpu_thread": "gpu_t
 def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...]:
     """Return every directive of a schedule, consumers before producers.
 
-    The Funcs are those of the algorithm with the schedule's clones, which exist already.
+    Positions of Funcs refer to the algorithm with the schedule's clones. The directives that make
+    the clones are not included (see `clones.clone_calls`).
 
-    Raises `ScheduleError` if the schedule names a Func or a loop that is not there.
+    Raises:
+        ScheduleError: The schedule names a Func or a loop that does not exist.
     """
     algorithm = with_clones(algorithm, schedule.clones)
     loops = _all_loops(schedule, algorithm)
@@ -169,7 +171,7 @@ def directives(schedule: Schedule, algorithm: Algorithm) -> tuple[Directive, ...
         inline = entry.compute.kind == "inline"
         if not inline:
             result += _where(entry, algorithm, loops)
-        # A Func with updates that is inlined is computed next to its uses, with its own nests.
+        # A Func with updates that is left inline is computed at its uses, with its own nests.
         if not inline or entry.stages:
             for stage, nest in stage_schedules(algorithm, entry):
                 cases = branches(schedule, entry, stage.index) if schedule.variants else []
@@ -185,10 +187,12 @@ def _stage(
     algorithm: Algorithm,
     loops: Loops,
 ) -> list[Directive]:
-    """Return one stage with its specialisations: the `cases`, and that for large outputs.
+    """Return the directives of one stage and of its specialisations.
 
-    Halide copies a stage's schedule into a specialisation when it is made, so specialisations come
-    before all other directives. A call runs the first whose conditions hold.
+    There is one specialisation per item of `cases` (conditions and nest), and one for large outputs
+    if `nest` has sizes. Halide copies a stage's schedule into a specialisation when it is made, so
+    specialisations come before all other directives. A call runs the first one whose conditions
+    hold.
     """
     if nest.sizes:
         cases = [*cases, (nest.sizes, nest)]
@@ -205,7 +209,7 @@ def _stage(
 def _specialised(
     entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
-    """Return one nest, and again for the numbers that it is compiled for."""
+    """Return the directives of one nest, and of its specialisation on known values."""
     result = _nest(entry, stage, nest, algorithm, loops)
     if nest.specialize:
         known = (Condition(nest.specialize),)
@@ -222,7 +226,8 @@ def _all_loops(schedule: Schedule, algorithm: Algorithm) -> Loops:
     for entry in schedule.funcs:
         if not 0 <= entry.func < len(algorithm.funcs):
             raise ScheduleError(
-                f"the schedule refers to Func {entry.func}; the pipeline has {len(algorithm.funcs)}"
+                f"the schedule has an entry for Func {entry.func}, but the pipeline has only "
+                f"{len(algorithm.funcs)} Funcs"
             )
         func = algorithm.funcs[entry.func]
         for stage, nest in stage_schedules(algorithm, entry):
@@ -235,7 +240,7 @@ def _all_loops(schedule: Schedule, algorithm: Algorithm) -> Loops:
 
 
 def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Directive]:
-    """Compute and store level, memory, layout."""
+    """Return the directives for compute and store level, memory and layout."""
     result = [_level(entry.func, "compute", entry.compute, algorithm, loops)]
     if entry.store != entry.compute:
         result.append(_level(entry.func, "store", entry.store, algorithm, loops))
@@ -257,7 +262,7 @@ def _where(entry: FuncSchedule, algorithm: Algorithm, loops: Loops) -> list[Dire
 
 
 def storage_directives(entry: FuncSchedule) -> list[Directive]:
-    """Return the directives for single dimensions of the storage and for asynchronous Funcs."""
+    """Return the directives for single storage dimensions, bounds and asynchronous Funcs."""
     result: list[Directive] = []
 
     def emit(method: str, dimension: int, *args: Argument) -> None:
@@ -286,15 +291,16 @@ def storage_directives(entry: FuncSchedule) -> list[Directive]:
 
 
 def is_reduction(shared: ComputeWith, loops: Loops) -> bool:
-    """Return whether the loop that is shared runs over a reduction.
+    """Return whether the shared loop runs over a reduction.
 
-    Raises `ScheduleError` if the stage lacks the loop.
+    Raises:
+        ScheduleError: The stage does not have the loop.
     """
     loop = loops.get((shared.func, shared.stage), {}).get(shared.loop)
     if loop is None:
         raise ScheduleError(
-            f"loop {shared.loop!r} of stage {shared.stage} of Func {shared.func} is to be shared, "
-            "but is not there"
+            f"compute_with names loop {shared.loop!r} of stage {shared.stage} of Func "
+            f"{shared.func}, which does not exist"
         )
     return loop.reduction
 
@@ -308,8 +314,8 @@ def _level(func: int, verb: str, level: Level, algorithm: Algorithm, loops: Loop
     loop = loops.get((level.func, level.stage), {}).get(level.loop)
     if loop is None:
         raise ScheduleError(
-            f"{name} is to be {verb}d at loop {level.loop!r} of stage {level.stage} of Func "
-            f"{level.func}, which is not there"
+            f"the {verb} level of {name} is loop {level.loop!r} of stage {level.stage} of Func "
+            f"{level.func}, which does not exist"
         )
     at = LoopRef(level.func, level.stage, level.loop, loop.reduction)
     return Directive(func, 0, f"{verb}_at", (FuncRef(level.func), at))
@@ -318,7 +324,7 @@ def _level(func: int, verb: str, level: Level, algorithm: Algorithm, loops: Loop
 def _nest(
     entry: FuncSchedule, stage: int, nest: StageSchedule, algorithm: Algorithm, loops: Loops
 ) -> list[Directive]:
-    """Return splits, fusions, loop order and mappings of one stage."""
+    """Return the directives for splits, fusions, loop order and mappings of one stage."""
     func = algorithm.funcs[entry.func]
     definition = func.stages[stage]
     made = _StageDirectives(
@@ -340,8 +346,8 @@ def _nest(
     if nest.compute_with is not None:
         made.compute_with(nest.compute_with, loops)
     if not made.found and stage > 0:
-        # Silences Halide's warning that only the pure definition has been scheduled. Where
-        # rfactor has been, `unscheduled` would be refused; of loops with dots, any other.
+        # Avoid Halide's warning that only the pure definition is scheduled. Halide refuses
+        # `unscheduled` after rfactor, and any other directive for a loop with a dot in its name.
         if nest.loops and not any("." in loop.name for loop in definition.loops):
             made.emit("serial", made.loop(nest.loops[0].name))
         else:
@@ -351,10 +357,10 @@ def _nest(
 
 @dataclass
 class _StageDirectives:
-    """Collects the directives of one stage in the order that Halide needs.
+    """Collect the directives of one stage in the order that Halide requires.
 
-    `reductions` says of each loop by name whether it is one over a reduction; splits and
-    fusions add theirs.
+    `reductions` maps each loop to whether it runs over a reduction; splits and fusions add the
+    loops that they make.
     """
 
     func: int
@@ -381,7 +387,7 @@ class _StageDirectives:
                 self.emit("fuse", *map(self.loop, (change.inner, change.outer, change.fused)))
 
     def run_in_one_thread(self) -> None:
-        """Emulate Halide's gpu_single_thread: its automatic names may be taken in the pipeline."""
+        """Emit what gpu_single_thread does, with loop names that the pipeline does not use."""
         for name in (THREAD, BLOCK):
             tail = EnumRef("TailStrategy", "GuardWithIf")
             made = LoopRef(self.func, self.stage, name)

@@ -1,9 +1,14 @@
-"""Text that printed schedules contain: how they find Funcs and parameters by name."""
+"""Source text of the functions with which printed schedules find Funcs and parameters by name.
+
+Halide adds a number to a name that occurs again (``blur$1``), so that automatic names differ
+between builds. The functions group Funcs by the name without the number, sorted by the number, from
+the oldest to the newest.
+"""
 
 from __future__ import annotations
 
 PYTHON_FINDER = '''def find_funcs(pipeline, count):
-    """The pipeline's Funcs by the name each was given, the older first."""
+    """Return the pipeline's Funcs by name without Halide's number, oldest first."""
     found = {}
     for i in range(count):
         func = pipeline.get_func(i)
@@ -18,7 +23,7 @@ PYTHON_FINDER = '''def find_funcs(pipeline, count):
 '''
 
 PYTHON_KNOWN = """def find_params(pipeline):
-    # The pipeline's inputs and scalars by the name each was given, the older first.
+    # Return the pipeline's inputs and scalars by name without Halide's number, oldest first.
     found = {}
     for name, param in hl.serialize_pipeline(pipeline, get_params=True)[1].items():
         numbered = re.fullmatch(r"(.*)\\$(\\d+)", name) or re.fullmatch(r"([a-z])(\\d+)", name)
@@ -31,8 +36,9 @@ PYTHON_KNOWN = """def find_params(pipeline):
 
 
 def known(param, field, dimension, value, least=False):
-    # The condition that a parameter's value or size is this, or at least this: an expression of a
-    # stand-in, in whose place the parameter itself comes when it is serialised and read back.
+    # Return the condition that a parameter's value or size equals `value` (with least: is at least
+    # `value`). Halide gives no expression of a parameter, so write the condition with a stand-in of
+    # the same name, serialise it, and read it back with the parameter.
     if param.is_buffer():
         image = hl.ImageParam(param.type(), param.dimensions(), param.name())
         number = getattr(image.dim(dimension), field)()
@@ -44,7 +50,7 @@ def known(param, field, dimension, value, least=False):
     return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
 """
 
-# In a loop of both finders: the name that was given and the number that Halide has added.
+# The part of both C++ functions that splits a name into the given name and Halide's number.
 _CPP_NUMBERED = """\
         const size_t digits = name.find_last_not_of("0123456789") + 1;
         const bool dollar = digits > 0 && name[digits - 1] == '$';
@@ -60,7 +66,7 @@ _CPP_NUMBERED = """\
 CPP_KNOWN = (
     """#ifndef TILEWRIGHT_FIND_PARAMS
 #define TILEWRIGHT_FIND_PARAMS
-// The pipeline's inputs and scalars by the name each was given, the older first.
+// Returns the pipeline's inputs and scalars by name without Halide's number, oldest first.
 inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
     Halide::Pipeline &pipeline) {
     std::vector<uint8_t> data;
@@ -81,7 +87,8 @@ inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
     }
     return result;
 }
-// The condition that a parameter's value or size is this, or at least this.
+// Returns the condition that a parameter's value or size equals `value` (with least: is at least
+// `value`).
 inline Halide::Expr known(const Halide::Parameter &param, const std::string &field, int value,
                           bool least = false) {
     const Halide::Type type = field.empty() ? param.type() : Halide::Int(32);
@@ -95,7 +102,7 @@ inline Halide::Expr known(const Halide::Parameter &param, const std::string &fie
 CPP_FINDER = (
     """#ifndef TILEWRIGHT_FIND_FUNCS
 #define TILEWRIGHT_FIND_FUNCS
-// The pipeline's Funcs by the name each was given, the older first.
+// Returns the pipeline's Funcs by name without Halide's number, oldest first.
 inline std::map<std::string, std::vector<Halide::Func>> find_funcs(Halide::Pipeline &pipeline,
                                                                    size_t count) {
     std::map<std::string, std::map<std::pair<long, std::string>, Halide::Func>> found;

@@ -1,4 +1,4 @@
-"""Names in printed schedules: those that languages reserve, and what was given of a Func's name."""
+"""Names in printed schedules: reserved words, and Func names without Halide's numbers."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ RESERVED = {
 def name_key(name: str) -> tuple[str, int]:
     """Split a Func's name into the given name and Halide's automatic number.
 
-    ``blur$2`` gives ``("blur", 2)``, ``blur`` gives ``("blur", 0)``, ``f12`` ``("f", 12)``.
+    >>> name_key("blur$2"), name_key("blur"), name_key("f12")
+    (('blur', 2), ('blur', 0), ('f', 12))
     """
     match = re.fullmatch(r"(.*)\$(\d+)", name) or re.fullmatch(r"([a-z])(\d+)", name)
     return (match[1], int(match[2])) if match else (name, 0)
 
 
 def name_keys(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Return for each name the given part, and its rank by age among names with that part."""
+    """Return for each name the given part, and its rank by number among names with that part."""
     groups: dict[str, list[tuple[int, str]]] = {}
     for name in names:
         base, number = name_key(name)
@@ -64,5 +65,5 @@ def name_keys(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def shown(text: str) -> str:
-    """Return text fit for a comment: names may hold anything."""
+    """Return text that is safe in a comment, with other characters replaced by ``?``."""
     return re.sub(r"[^\w$.:;,()\- ]", "?", text, flags=re.ASCII)

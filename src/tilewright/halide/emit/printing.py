@@ -1,8 +1,8 @@
-"""Schedules written down as Python and as C++ that a person can read, keep and edit.
+"""Print schedules as readable Python and C++ code that users can keep and edit.
 
-The printed function takes a fresh pipeline. It finds Funcs by the name they were given and,
-among Funcs of one name (all that Halide named are called ``f``), by age, because Halide's own
-order of Funcs depends on automatic names, which differ from one build to the next.
+The printed function takes a fresh pipeline. It finds a Func by the name that the user gave it, and
+distinguishes several Funcs of one name by age (Halide calls all unnamed Funcs ``f``). It cannot use
+Halide's order of Funcs, which depends on automatic names that differ between builds.
 """
 
 from __future__ import annotations
@@ -37,10 +37,15 @@ from tilewright.halide.legality.sizes import Requirement
 
 @dataclass(frozen=True)
 class _Language:
-    """The syntax of a language where Python and C++ differ.
+    """The syntax in which Python and C++ differ.
 
-    A constant of an enumeration, the outermost loop, a list, a pair, truth values, and methods
-    that are keywords in the other.
+    Attributes:
+        constant: Format of an enumeration's constant, from its type and value.
+        outermost: The outermost loop.
+        several: Format of a list.
+        pair: Format of a pair.
+        truth: The words for false and true.
+        methods: Names of methods that differ from Python's, because they are Python keywords.
     """
 
     constant: str
@@ -73,8 +78,13 @@ def to_python(
 ) -> str:
     """Return a Python module with a function `name` that schedules a fresh ``halide.Pipeline``.
 
-    `requirements` are stated in a comment; with `checks` the module has a function
-    ``NAME_refuses`` that says whether outputs meet them (see `emit.checks`).
+    Args:
+        schedule: The schedule.
+        algorithm: The algorithm, with or without the schedule's clones.
+        name: The function's name.
+        requirements: Requirements on sizes, which the docstring lists.
+        checks: Whether to add a function ``NAME_refuses`` that returns why outputs do not meet the
+            requirements (see `emit.checks`).
     """
     text = _Printer(schedule, algorithm, _PYTHON, requirements).python(name)
     return f"{text}\n\n{python_check(name, requirements)}" if checks else text
@@ -89,7 +99,7 @@ def to_cpp(
 ) -> str:
     """Return a C++ header with a function `name` that schedules a fresh ``Halide::Pipeline``.
 
-    `requirements` and `checks` are as for `to_python`.
+    The arguments are those of `to_python`.
     """
     text = _Printer(schedule, algorithm, _CPP, requirements).cpp(name)
     return f"{text}{cpp_check(name, requirements)}" if checks else text
@@ -97,10 +107,17 @@ def to_cpp(
 
 @dataclass
 class _Section:
-    """The directives of one stage of one Func, and how its own loops are called in them.
+    """The directives of one stage of one Func, or of one of its specialisations.
 
-    Those of a specialisation have a section of their own (`branch`, counted from 1), after one
-    that ends in making it (`makes`) under a condition (`wanted`).
+    Attributes:
+        func: The Func's position.
+        stage: Its stage.
+        directives: The directives to print.
+        branch: The specialisation (counted from 1) that they are for; 0 for the stage itself.
+        makes: The specialisation that is made after these directives; 0 for none.
+        wanted: The condition of the specialisation `makes`.
+        locals: The identifiers of the definition's loops, by canonical name.
+        condition: The condition of a final specialisation that has no separate directives.
     """
 
     func: int
@@ -180,7 +197,7 @@ class _Printer:
                     key = (self.names(ref.func, ref.stage, ref.name), ref.reduction)
                     if key not in self.loop_ids:
                         self.loop_ids[key] = choose(key[0])
-        # The specialisations, by Func, stage and number.
+        # Identifiers of the specialisations, by Func, stage and number.
         self.branch_ids = {
             (section.func, section.stage, section.makes): choose(
                 f"{self.func_ids[section.func]}_large"
@@ -196,7 +213,7 @@ class _Printer:
         self.taken = taken
 
     def _locals(self, section: _Section) -> dict[str, str]:
-        """Return identifiers for the definition's own loops that a section mentions."""
+        """Return identifiers for the loops of the definition that a section mentions."""
         taken = set(self.taken)
         result: dict[str, str] = {}
         for ref in _loop_refs(section):
@@ -210,7 +227,7 @@ class _Printer:
         return dict(sorted(result.items(), key=lambda item: _place(item[0])))
 
     def _origin(self, func: int, stage: int, loop: str) -> str:
-        """Return an expression for a loop of a definition, from the live Func."""
+        """Return the expression that gets a loop of the definition from the Func."""
         ident = self.func_ids[func]
         kind, index = _place(loop)
         if kind == "v":
@@ -244,7 +261,7 @@ class _Printer:
     def _calls(self, section: _Section) -> list[str]:
         calls = []
         for directive in section.directives:
-            # An empty list is the default, and ambiguous in C++.
+            # Omit an empty list: it is the default, and ambiguous in C++.
             args = [arg for arg in directive.args if arg != Pairs(())]
             listed = ", ".join(self._argument(arg, section) for arg in args)
             method = self.language.methods.get(directive.method, directive.method)
@@ -279,7 +296,7 @@ class _Printer:
         return f"{name}: {self._placement(entry)}"
 
     def _outputs(self, section: _Section) -> str:
-        """Return which outputs a specialisation is for."""
+        """Return in words the outputs that a specialisation is for."""
         if not self.schedule.variants:
             return "large outputs"
         condition = self.conditions[section.func, section.stage, section.branch]
@@ -310,15 +327,13 @@ class _Printer:
             lines.append(f"Inlined: {shown(names)}.")
         if self.specialised:
             names = ", ".join(self.algorithm.parameters[i].name for i in self.specialised)
-            lines.append(
-                f"Compiled a second time for the expected sizes or values of {shown(names)}."
-            )
+            lines.append(f"Specialised on the expected sizes or values of {shown(names)}.")
         lines += [f"Requires: {shown(str(need))}" for need in self.requirements]
         return lines
 
     @property
     def specialised(self) -> list[int]:
-        """The parameters on which the schedule specialises."""
+        """Positions of the parameters on which the schedule specialises."""
         conditions = [
             condition
             for section in self.sections
@@ -349,7 +364,7 @@ class _Printer:
         return " & ".join(one(known) for known in condition.known)
 
     def _extent(self, known: OutputExtent) -> str:
-        """Return an output's extent as an expression of either language."""
+        """Return an output's extent as an expression that is valid in Python and C++."""
         return f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension}).extent()"
 
     def _cpp_condition(self, condition: Condition) -> str:
@@ -454,7 +469,7 @@ class _Printer:
 
 
 def _place(loop: str) -> tuple[str, int]:
-    """Return dimension or reduction variable, and its number, of a loop of a definition."""
+    """Return the kind (``v`` or ``r``) and the index of a loop of the definition."""
     found = origin(loop)
     assert found is not None
     return found
