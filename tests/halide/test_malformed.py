@@ -163,7 +163,7 @@ def test_a_call_of_the_wrong_func_is_refused():
     assert (call.name, call.func_index) == (g.name(), 1)
     place = file.index(struct.pack("<i", 1), call.position)
     damaged = file[:place] + struct.pack("<i", 0) + file[place + 4 :]
-    with pytest.raises(MalformedError, match="by the place of another"):
+    with pytest.raises(MalformedError, match="has the position of another"):
         import_pipeline(damaged)
 
 

@@ -128,8 +128,8 @@ def test_estimates_reach_pipelines_in_files(program):
     ("name", "message"),
     [
         (":absent", "has no 'absent'; it has line, needs, fails, nothing, Line"),
-        ("", "say which pipeline"),
-        (":needs", "can be called without arguments"),
+        ("", "needs the name of a pipeline"),
+        (":needs", "a function without required arguments"),
         (":fails", "KeyError"),
         (":nothing", "int is not a pipeline"),
     ],

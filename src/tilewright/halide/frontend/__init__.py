@@ -1,1 +1,1 @@
-"""Reads a pipeline (live, serialised, in a file) into an `Algorithm` with its estimates."""
+"""Read a pipeline (live, serialised or in a file) into an `Algorithm` with its estimates."""

@@ -1,9 +1,9 @@
-"""The digest of a computation: a hash that does not depend on automatic names.
+"""Compute the digest of a computation: a hash that does not depend on automatic names.
 
-Funcs are written as their place in realisation order, variables as their place among the
-Func's arguments or the stage's reduction variables, embedded buffers as the hash of their
-contents. Names of parameters count, except those that Halide made up (``p0``), which are
-numbered as they are first met. Estimates do not count.
+The hash identifies a Func by its position in realisation order, a variable by its position among
+the Func's arguments or the stage's reduction variables, and an embedded buffer by the hash of its
+contents. It includes the names of parameters, except those that Halide generates (``p0``), which
+are numbered in order of appearance. It does not include estimates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METADATA = re.compile(r"(.+?)((?:\.\d+)?\.(?:min|extent|stride|max)\.\d+)$")
 def digest(algorithm: Algorithm, scheduled: Mapping[str, Record]) -> str:
     """Return the SHA-256 digest, in hexadecimal, of the computation of `algorithm`.
 
-    `scheduled` has the tables of Funcs whose schedules are kept: those schedules count.
+    `scheduled` has the tables of the Funcs that keep the user's schedules, which are included.
     """
     return _Digest(algorithm, scheduled).result()
 
@@ -61,7 +61,7 @@ class _Digest:
         self.put("outputs", *(algorithm.order[name] for name in algorithm.outputs))
         self.put("requirements")
         self.expressions(algorithm.requirements, {})
-        # A parameter that nothing reads is part of the interface, too.
+        # A parameter that nothing reads is still part of the interface.
         names = sorted((self.name(p.name), self.interface[p.name]) for p in algorithm.parameters)
         self.put("parameters", *(word for pair in names for word in pair))
         return self.hash.hexdigest()
@@ -109,7 +109,7 @@ class _Digest:
         self.put("roots", *(number[root] for root in roots))
 
     def name(self, name: str) -> str:
-        """Return how the name or a metadata name of a Func, buffer or parameter is written."""
+        """Return the text hashed for the name of a Func, buffer or parameter, or of its bounds."""
         place = self.algorithm.order.get(name)
         if place is not None:
             return f"func {place}"
@@ -125,14 +125,14 @@ class _Digest:
         return f"other {name}"
 
     def schedule(self, func: Func, record: Record) -> None:
-        """Hash the user's own schedule; new names are numbered in order of appearance."""
+        """Hash the user's schedule; number the names that it introduces in order of appearance."""
         names = {name: f"v{i}" for i, name in enumerate(func.args)}
         names.update((f.name, f"func {i}") for i, f in enumerate(self.algorithm.funcs))
         stack: list[Any] = [(record.func_schedule, "schedule")]
         stack += [(record.updates, "updates"), (record.init_def, "init_def")]
         while stack:
             value, field = stack.pop()
-            # The scopes of a Let are notes of `Expressions`, not of the file.
+            # The scopes of a Let are a cache of `Expressions`, not part of the file.
             if field in ("estimates", "source_location", "func_index", "scopes"):
                 continue
             if isinstance(value, Record):

@@ -1,4 +1,4 @@
-"""The sizes and scalar values that a pipeline is scheduled for, and missing ones."""
+"""Add the sizes and scalar values that a pipeline is scheduled for, and find missing ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ _INT32 = range(-(2**31), 2**31)
 
 
 class MissingEstimatesError(TilewrightError):
-    """Sizes or values of the pipeline are missing; `missing` lists them by name."""
+    """Estimates of sizes or values are missing.
+
+    `missing` maps the name of a Func or input to its dimensions without an estimate, and the name
+    of a scalar to an empty tuple.
+    """
 
     def __init__(self, missing: Mapping[str, tuple[str, ...]]) -> None:
-        """`missing` maps a Func's or input's name to dimensions, a scalar's to nothing."""
+        """See the class for `missing`."""
         self.missing = dict(missing)
         what = [
             f"{name} ({', '.join(dims)})" if dims else f"{name} (a value)"
@@ -27,19 +31,23 @@ class MissingEstimatesError(TilewrightError):
             name: [(0, 1024)] * len(dims) if dims else 1 for name, dims in self.missing.items()
         }
         super().__init__(
-            f"the pipeline does not say its sizes: estimates are missing of {'; '.join(what)}. "
-            "Set them in the pipeline (set_estimates, Param.set_estimate) or give them, as in "
+            f"the pipeline has no estimates of {'; '.join(what)}. Set them in the pipeline "
+            "(set_estimates, Param.set_estimate), or pass them, for example "
             f"estimates={example!r}"
         )
 
 
 def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm with estimates added; they take precedence over those it has.
+    """Return the algorithm with estimates added, which take precedence over existing ones.
 
-    `estimates` maps the name of an output (or any Func) or of an input buffer to a sequence
-    of ``(min, extent)`` pairs, one per dimension (None keeps what is known), and the name of a
-    scalar parameter to a number. Raises `TilewrightError` if a name is unknown or a range
-    does not fit.
+    Args:
+        algorithm: The algorithm.
+        estimates: Maps the name of an output (or any Func) or of an input buffer to a sequence of
+            ``(min, extent)`` pairs, one per dimension (None keeps the existing estimate), and the
+            name of a scalar parameter to a number.
+
+    Raises:
+        TilewrightError: A name is unknown, or an estimate has the wrong form or is out of range.
     """
     scalars = dict(algorithm.scalars)
     parameters = {p.name: p for p in algorithm.parameters}
@@ -68,7 +76,7 @@ def with_estimates(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algori
 
 
 def full_name(name: str, algorithm: Algorithm) -> str:
-    """Return Halide's full name of the user's `name`: Halide makes ``f`` into ``f$1``."""
+    """Return Halide's full name for the user's `name`: Halide may rename ``f`` to ``f$1``."""
     names = {f.name for f in algorithm.funcs} | {p.name for p in algorithm.parameters}
     if name in names:
         return name
@@ -82,12 +90,12 @@ def full_name(name: str, algorithm: Algorithm) -> str:
 
 
 def output_spans(func: Func) -> tuple[Span | None, ...]:
-    """Return the range of each dimension of an output: its estimate, or the bound it is given."""
+    """Return the range of each dimension of an output: its estimate, or the promised bound."""
     return tuple(func.estimates.get(arg, func.bounds.get(arg)) for arg in func.args)
 
 
 def missing_estimates(algorithm: Algorithm) -> dict[str, tuple[str, ...]]:
-    """Return the missing estimates: outputs and inputs with their dimensions, and scalars."""
+    """Return the missing estimates, in the form of `MissingEstimatesError.missing`."""
     missing: dict[str, tuple[str, ...]] = {}
     for name in algorithm.outputs:
         func = algorithm.by_name[name]
@@ -137,11 +145,11 @@ def _span(name: str, pair: Any) -> Span | None:
         low, extent = (operator.index(number) for number in pair)
     except (TypeError, ValueError):
         raise TilewrightError(
-            f"the estimate of {name} has {pair!r} where a pair (min, extent) belongs"
+            f"the estimate of {name} has {pair!r} in place of a pair (min, extent)"
         ) from None
     if extent < 1 or low not in _INT32 or low + extent - 1 not in _INT32:
         raise TilewrightError(
-            f"the estimate of {name} has min {low} and extent {extent}: the extent must be "
-            "positive and every coordinate fit into 32 bits"
+            f"the estimate of {name} has min {low} and extent {extent}; the extent must be "
+            "positive, and every coordinate must fit into 32 bits"
         )
     return Span(low, extent)

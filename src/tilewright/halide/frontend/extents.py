@@ -1,4 +1,4 @@
-"""Infers the extents of inputs from the estimates of outputs."""
+"""Infer the extents of inputs from the estimates of outputs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _INT32_MAX = 2**31 - 1
 def derive_input_extents(algorithm: Algorithm) -> Algorithm:
     """Return the algorithm with a range for every dimension of its inputs that has none.
 
-    If an input is read within its own bounds (boundary conditions), any size would do; it starts at
-    zero and is as large as the coordinates that are requested, or otherwise as the outputs. A
-    dimension that is indexed by data without a bound stays without a range. The outputs' estimates
-    must be known.
+    The range is the region that the outputs' estimates, which must be known, require. If a boundary
+    condition restricts reads to the input's own bounds, any size is possible. The input then starts
+    at zero and covers the requested coordinates if they are bounded, and the range of the outputs
+    otherwise. A dimension with an unbounded data-dependent index gets no range.
     """
     symbols: dict[str, float] = dict(algorithm.symbols)
     for parameter in algorithm.parameters:
@@ -40,7 +40,7 @@ def derive_input_extents(algorithm: Algorithm) -> Algorithm:
             if span is None:
                 symbols[f"{parameter.name}.min.{d}"] = 0.0
                 symbols[f"{parameter.name}.extent.{d}"] = math.inf
-    with np.errstate(invalid="ignore"):  # infinity minus infinity: no bound is known
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN: no bound is known
         boxes = input_boxes(algorithm, symbols)
     parameters = []
     for parameter in algorithm.parameters:
@@ -64,7 +64,7 @@ def _span(interval: Interval | None) -> Span | None:
 
 
 def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
-    """Return an output's largest range in a dimension, if the input adapts to its own size."""
+    """Return the outputs' largest range in a dimension, if the pipeline uses the input's extent."""
     if f"{name}.extent.{d}" not in metadata_used(algorithm):
         return None
     spans = []
@@ -79,11 +79,11 @@ def _like_outputs(algorithm: Algorithm, name: str, d: int) -> Span | None:
 
 
 def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algorithm:
-    """Return the algorithm with outputs estimated at other extents, and its inputs to fit.
+    """Return the algorithm with other estimated extents of outputs, and inputs resized to fit.
 
-    An input is as large as it is then read. One that is read within its own bounds keeps its ratio
-    to the first output along each dimension in which both were equally large, and its extent
-    otherwise.
+    An input gets the size of the region that is then read. If it is read within its own bounds, its
+    extent changes with that of the first output in each dimension in which the two were equal, and
+    is kept in other dimensions.
     """
     funcs = []
     for func in algorithm.funcs:
@@ -98,9 +98,9 @@ def resized(algorithm: Algorithm, extents: Mapping[str, Sequence[int]]) -> Algor
 
 
 def refitted(before: Algorithm, after: Algorithm, kept: frozenset[str] = frozenset()) -> Algorithm:
-    """Return an algorithm with other output extents, and inputs to fit; see `resized`.
+    """Return `after`, an algorithm with other output extents, with inputs resized to fit.
 
-    The inputs named in `kept` are as they are in `after`.
+    The rules are those of `resized`. The inputs named in `kept` remain as they are in `after`.
     """
     used = metadata_used(before)
     parameters = tuple(
@@ -113,7 +113,7 @@ def refitted(before: Algorithm, after: Algorithm, kept: frozenset[str] = frozens
 def _resized(
     parameter: Parameter, before: Algorithm, after: Algorithm, used: frozenset[str]
 ) -> Parameter:
-    """Return the input with new ranges where its own bounds matter, and without others."""
+    """Return the input with new ranges in dimensions whose bounds the pipeline uses, else None."""
     if not parameter.is_buffer:
         return parameter
     output = before.outputs[0]
@@ -133,7 +133,7 @@ def _resized(
 
 
 def extents_of(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
-    """Return the estimated extents of the outputs; dimensions without an estimate are left out."""
+    """Return the estimated extents of the outputs, omitting dimensions without an estimate."""
     spans = (output_spans(algorithm.by_name[name]) for name in algorithm.outputs)
     return tuple(tuple(span.extent for span in box if span is not None) for box in spans)
 
@@ -148,9 +148,9 @@ def extents_text(algorithm: Algorithm) -> str:
 
 
 def descending(sizes: Sequence[Algorithm]) -> list[Algorithm]:
-    """Return one algorithm with several sizes: by the points of its outputs, then of its inputs.
+    """Return the sizes of one algorithm in descending order, without duplicates.
 
-    The largest comes first. Of algorithms with the same extents the first is kept.
+    They are sorted by the number of points of the outputs, then of the inputs.
     """
 
     def boxes(algorithm: Algorithm) -> tuple[tuple[int, ...], ...]:
@@ -173,9 +173,9 @@ def metadata_used(algorithm: Algorithm) -> frozenset[str]:
 
 
 def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str, Box]:
-    """Return the box of every image that computing the outputs' estimates reads.
+    """Return the box of every image that is read to compute the outputs at their estimates.
 
-    `symbols` has the known values of the scalars and of the images' bounds.
+    `symbols` has the known values of scalars and of the images' bounds.
     """
     bounder = Bounder(Linearizer(symbols))
     boxes: dict[str, Box] = {}
@@ -190,7 +190,7 @@ def input_boxes(algorithm: Algorithm, symbols: Mapping[str, float]) -> dict[str,
         if box is None:
             continue
         if func.extern is not None:
-            # The reads of a C function are unknown; most read where they write.
+            # The reads of an extern stage are unknown; assume the box that it writes.
             for name in func.extern.reads:
                 if name in algorithm.by_name:
                     rank = len(algorithm.by_name[name].args)

@@ -1,4 +1,4 @@
-"""Reads the existing schedule of a pipeline from its bytes into a `Schedule`."""
+"""Read the existing schedule of a serialised pipeline into a `Schedule`."""
 
 from __future__ import annotations
 
@@ -41,31 +41,33 @@ from tilewright.halide.ir.schedule import (
 )
 
 _ROOT = "__root"
-# In the order of Halide's enumerations, which files hold as numbers.
+# In the order of Halide's enumerations: files have the position as a number.
 _MEMORIES: tuple[MemoryType, ...] = get_args(MemoryType)
 _ALIGNS: tuple[LoopAlign, ...] = get_args(LoopAlign)
 
 
 @dataclass(frozen=True)
 class Given:
-    """A pipeline without its schedule, and the schedule that it came with."""
+    """A pipeline without a schedule, and the schedule that it had."""
 
     algorithm: Algorithm
     schedule: Schedule
 
 
 def read_schedule(serialized: bytes, target: str = "host") -> Given:
-    """Read the schedule of a serialised pipeline, for `target`.
+    """Return a serialised pipeline's algorithm and its schedule, with target `target`.
 
-    An rfactor is part of the algorithm. Raises `UnreadableScheduleError`, naming Func and
-    directive, for what a `Schedule` cannot express, and `MalformedError` where the bytes are
-    not a pipeline.
+    The effect of ``rfactor`` is part of the algorithm.
+
+    Raises:
+        UnreadableScheduleError: A `Schedule` cannot express a directive; the error names it.
+        MalformedError: The bytes are not a pipeline.
     """
     try:
         return _read(serialized, target)
     except (LookupError, ValueError) as error:
-        # Halide writes no such file: names and places in it that fit nothing.
-        raise MalformedError(f"its schedules do not fit together ({error})") from error
+        # A name or position refers to nothing; Halide does not write files like this.
+        raise MalformedError(f"its schedules are inconsistent ({error})") from error
 
 
 def _read(serialized: bytes, target: str) -> Given:
@@ -79,7 +81,7 @@ def _read(serialized: bytes, target: str) -> Given:
     problems = list(clone_problems(algorithm, clones))
     if problems:
         name, reason = problems[0]
-        raise UnreadableScheduleError(name, f"a wrapper or a clone that does not fit: {reason}")
+        raise UnreadableScheduleError(name, f"an unsupported wrapper or clone ({reason})")
     extended = with_clones(algorithm, clones)
     by_name = {func.name: func for func in root.funcs}
     places = {
@@ -96,7 +98,7 @@ def _read(serialized: bytes, target: str) -> Given:
 
 
 class _Reader:
-    """Reads Funcs by their places in the algorithm with its copies."""
+    """Read Funcs by their positions in the algorithm with its copies."""
 
     def __init__(
         self, records: Mapping[int, Record], places: Mapping[str, int], algorithm: Algorithm
@@ -129,7 +131,7 @@ class _Reader:
         if said and guarded(inner) == nest:
             return replace(inner, sizes=said)
         raise UnreadableScheduleError(
-            name, "a specialisation with a schedule of its own, or on an unsupported condition"
+            name, "a specialisation with a different schedule, or on an unsupported condition"
         )
 
     def entry(self, place: int) -> FuncSchedule:
@@ -173,13 +175,13 @@ class _Reader:
         ):
             loop = own.find(name)
             if loop is None or strategy >= len(_ALIGNS):
-                raise UnreadableScheduleError(record.name, f"the loop {name} aligned")
+                raise UnreadableScheduleError(record.name, f"an alignment of the loop {name}")
             if _ALIGNS[strategy] != "auto":
                 align.append((loop, _ALIGNS[strategy]))
         return ComputeWith(level.func, level.stage, level.loop, tuple(align))
 
     def level(self, level: Record, name: str) -> list[Level]:
-        """Return a level, in every way that it may be meant: a loop's name may be that of two."""
+        """Return all possible meanings of a level: two stages may have loops of the same name."""
         if not is_set(level):
             return [INLINE]
         if level.var_name == _ROOT:
@@ -194,11 +196,11 @@ class _Reader:
                 found.setdefault(loop, Level("at", place, stage, loop))
         if not found:
             where = f"the loop {level.var_name} of {level.func_name}"
-            raise UnreadableScheduleError(name, f"a level at {where}, which is not there")
+            raise UnreadableScheduleError(name, f"a level at {where}, which does not exist")
         return list(found.values())
 
     def _storage(self, entry: FuncSchedule, record: Record) -> FuncSchedule:
-        """Read memory, layout and bounds."""
+        """Return the entry with memory, layout and bounds added."""
         said, name = record.func_schedule, record.name
         if said.memory_type >= len(_MEMORIES):
             raise UnreadableScheduleError(name, "store_in() with an unsupported kind of memory")
@@ -229,7 +231,10 @@ class _Reader:
         )
 
     def _bounds(self, record: Record) -> tuple[DimensionBounds, ...]:
-        """Return the directives that widen or promise regions; full ranges are the algorithm's."""
+        """Return the directives that widen or promise regions.
+
+        Promised ranges with a minimum are part of the algorithm and omitted here.
+        """
         found: dict[int, DimensionBounds] = {}
         for bound in record.func_schedule.bounds:
             dimension = list(record.args).index(bound.var)
@@ -257,10 +262,11 @@ def _remainder(bound: Record, name: str) -> int | None:
 
 
 def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedule:
-    """Return the schedule with each level that may be meant in two ways as it encloses the readers.
+    """Return the schedule with each ambiguous level resolved to the one that encloses the readers.
 
-    Raises `UnreadableScheduleError` if a level means loops of two stages at once that are
-    known here by two names.
+    Raises:
+        UnreadableScheduleError: A level refers to loops of two stages at once, and these loops have
+            different canonical names.
     """
     for i, entry in enumerate(schedule.funcs):
         record = reader.records[entry.func]
@@ -285,10 +291,12 @@ def _placed(schedule: Schedule, extended: Algorithm, reader: _Reader) -> Schedul
 
 
 def _innermost(schedule: Schedule, extended: Algorithm) -> Schedule:
-    """Return the schedule with a level for each Func with updates that has none.
+    """Return the schedule with a compute level for each Func with updates that has none.
 
-    Halide computes such a Func in the innermost loop of its reader. Raises
-    `UnreadableScheduleError` where readers have several such loops.
+    Halide computes such a Func in the innermost loop of its reader.
+
+    Raises:
+        UnreadableScheduleError: The readers have several innermost loops.
     """
     for i in range(len(schedule.funcs) - 1, -1, -1):
         entry = schedule.funcs[i]
@@ -300,7 +308,7 @@ def _innermost(schedule: Schedule, extended: Algorithm) -> Schedule:
         paths = find_paths(replace(schedule, funcs=funcs), extended)
         places = {path[-1:] for use in paths.uses[entry.func] for path in paths.stages.get(use, ())}
         if len(places) > 1:
-            raise UnreadableScheduleError(func.name, "no level, but updates and several readers")
+            raise UnreadableScheduleError(func.name, "updates and several readers, but no level")
         for node in next(iter(places), ()):
             stage = min(s for f, s in paths.uses[entry.func] if f == node.func)
             level = Level("at", node.func, stage, node.loop)

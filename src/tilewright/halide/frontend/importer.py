@@ -1,4 +1,4 @@
-"""Converts the bytes of Halide's serialisation to an `Algorithm`."""
+"""Convert the bytes of Halide's serialisation to an `Algorithm`."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ from tilewright.halide.ir.algorithm import (
 
 
 def import_pipeline(serialized: bytes) -> Algorithm:
-    """Read a serialised pipeline.
+    """Return the `Algorithm` of a serialised pipeline.
 
     The bytes come from ``halide.serialize_pipeline`` or a ``.hlpipe`` file, written by Halide
-    21.0.0 from C++ or Python; they need not be trusted. They have the estimates of inputs that the
-    user set on an ImageParam, but never those of scalars: `tilewright.halide.frontend.source.load`
-    adds what serialisation loses. Funcs that the user has scheduled are marked ``scheduled``.
+    21.0.0 from C++ or Python. They need not be trusted. They have the estimates that the user set
+    on an ImageParam, but no estimates of scalars: `tilewright.halide.frontend.source.load` adds the
+    data that serialisation loses. Funcs that the user has scheduled are marked ``scheduled``.
 
-    Raises `MalformedError` if the bytes are not a pipeline or are damaged, `VersionError` if
-    another version of Halide wrote them.
+    Raises:
+        MalformedError: The bytes are not a pipeline or are damaged.
+        VersionError: Another version of Halide wrote them.
     """
     if not serialized:
         raise MalformedError("the file is empty")
@@ -85,12 +86,12 @@ def import_pipeline(serialized: bytes) -> Algorithm:
 def _check_version(root: Record) -> None:
     version, halide = root.serialization_version, root.halide_version
     if not version or not halide or not all(c.isdigit() or c == "." for c in version):
-        raise MalformedError("they do not say which version wrote them")
+        raise MalformedError("the version that wrote them is missing")
     if version != SERIALIZATION_VERSION:
         raise VersionError(
             f"the pipeline was serialised by Halide {halide}, in version {version} of its format; "
-            f"Tilewright reads version {SERIALIZATION_VERSION}, which Halide 21.0.0 writes: "
-            "serialise the pipeline again with that"
+            f"Tilewright reads version {SERIALIZATION_VERSION}; serialise the pipeline again with "
+            "Halide 21.0.0"
         )
 
 
@@ -130,7 +131,7 @@ def _func(
 
 
 def _hosts_kept(funcs: dict[str, Func], root: Record) -> dict[str, Func]:
-    """Mark Funcs as the user's if the user computes or stores others in their loops."""
+    """Mark Funcs as scheduled if the user computes or stores other Funcs in their loops."""
     named = {name for record in root.funcs for name in hosts(record)}
     return {
         name: replace(func, scheduled=func.scheduled or (name in named and not func.fixed))
@@ -139,7 +140,7 @@ def _hosts_kept(funcs: dict[str, Func], root: Record) -> dict[str, Func]:
 
 
 def _strides(record: Record, expressions: Expressions, root: Record) -> tuple[int | None, ...]:
-    """Return the strides that an output's buffers are constrained to."""
+    """Return the strides that the buffers of an output must have; None where unconstrained."""
     names = record.output_buffers_names
     for parameter in root.parameters:
         if parameter.name in names and len(parameter.buffer_constraints) == len(record.args):
@@ -161,7 +162,9 @@ def _stage(
     expressions.start(redirected, frozenset(rvars))
     args = tuple(expressions.build(e) for e in record.args)
     if len(args) != len(func.args) or len(record.values) != len(func.output_types):
-        raise MalformedError(f"a definition of {func.name} does not have its dimensions or values")
+        raise MalformedError(
+            f"a definition of {func.name} has a wrong number of dimensions or values"
+        )
     if index == 0:
         plain = [isinstance(arg, Variable) and arg.name for arg in args]
         if plain != list(func.args) or len(set(plain)) != len(plain):
@@ -181,7 +184,7 @@ def _stage(
 
 
 def _loops(func: Record, schedule: Record, index: int, args: tuple[Expr, ...]) -> tuple[Loop, ...]:
-    """Return the loops of the stage before the user split or reordered any."""
+    """Return the loops of the stage as defined, without the user's splits and reordering."""
     kinds: dict[str, Any] = {}
     for dim in schedule.dims:
         if dim.dim_type >= len(DIM_TYPES):
@@ -228,7 +231,7 @@ def _extern(
 def _parameter(record: Record, funcs: dict[str, Func], expressions: Expressions) -> Parameter:
     estimates: tuple[Span | None, ...] = ()
     if record.is_buffer:
-        # Halide gives an ImageParam's estimates to the Func it makes to read it, too.
+        # Halide also sets an ImageParam's estimates on the Func that it makes to read it.
         known: dict[str, Span] = {}
         for func in funcs.values():
             if func.estimates and _reads_plainly(func, record.name):
@@ -245,7 +248,7 @@ def _parameter(record: Record, funcs: dict[str, Func], expressions: Expressions)
 
 
 def _reads_plainly(func: Func, image: str) -> bool:
-    """Return whether `func` is what Halide makes of an ImageParam: the image itself, as a Func."""
+    """Return whether `func` is the Func that Halide makes to read an ImageParam."""
     if not func.pure or func.args != tuple(f"_{d}" for d in range(len(func.args))):
         return False
     stage = func.stages[0]
@@ -260,7 +263,7 @@ def _buffer(record: Record, expressions: Expressions) -> EmbeddedBuffer:
 
 
 def _spans(bounds: tuple[Record, ...], expressions: Expressions) -> dict[str, Span]:
-    """Return ranges of literal numbers; where several were given for one variable, the last."""
+    """Return the ranges with literal ends; of several ranges of one variable, the last."""
     expressions.start({}, frozenset())
     spans = {}
     for bound in bounds:
@@ -272,7 +275,7 @@ def _spans(bounds: tuple[Record, ...], expressions: Expressions) -> dict[str, Sp
 
 
 def _conjuncts(predicate: Expr) -> tuple[Expr, ...]:
-    """Return the terms of a conjunction, literal truths left out."""
+    """Return the terms of a conjunction, without literal true."""
     terms = []
     stack = [predicate]
     while stack:
@@ -292,18 +295,20 @@ def _check_calls(funcs: dict[str, Func]) -> None:
                     continue
                 callee = funcs.get(call.name)
                 if callee is None:
-                    raise MalformedError(f"{func.name} calls {call.name}, which is not there")
+                    raise MalformedError(f"{func.name} calls {call.name}, which does not exist")
                 if len(call.args) != len(callee.args) or not (
                     0 <= call.value_index < len(callee.types)
                 ):
-                    raise MalformedError(f"{func.name} calls {call.name} in a way that it is not")
+                    raise MalformedError(
+                        f"{func.name} calls {call.name} with a wrong number of arguments or value"
+                    )
 
 
 def _realisation_order(funcs: dict[str, Func], outputs: tuple[str, ...]) -> list[str]:
     """Sort producers before consumers, in an order that does not depend on names.
 
-    Halide's own order breaks ties by name, and automatic names differ from one build of a
-    pipeline to the next; here a Func's producers come in the order in which it calls them.
+    Halide's order breaks ties by name, and automatic names differ between builds of a pipeline.
+    Here, a Func's producers are in the order in which the Func calls them.
     """
     order: dict[str, None] = {}
     open_: set[str] = set()

@@ -1,4 +1,4 @@
-"""Reads data of a live pipeline that serialisation loses."""
+"""Read the data of a live pipeline that serialisation loses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ Scalar = int | float
 class Capture:
     """A pipeline's bytes, and the data that only its live parameters have.
 
-    `scalars` has the estimate of a scalar parameter or else its value, `ranges` the estimate
-    of each dimension of an input buffer, or else its constraint, or else its size if a buffer
-    is bound to it, `strides` the strides (in elements) that an input is constrained to.
+    Attributes:
+        serialized: The bytes.
+        scalars: The estimate of each scalar parameter or, without one, its value.
+        ranges: The range of each dimension of an input buffer: its estimate or, without one, its
+            constraint or, without one, the size of the buffer bound to it.
+        strides: The strides, in elements, that an input must have.
     """
 
     serialized: bytes
@@ -32,9 +35,10 @@ class Capture:
 
 
 def capture(pipeline: Any) -> Capture:
-    """Serialise a ``halide.Pipeline`` and read what serialisation loses.
+    """Serialise a ``halide.Pipeline`` and read the data that serialisation loses.
 
-    Raises `TilewrightError` if Halide cannot serialise it.
+    Raises:
+        TilewrightError: Halide cannot serialise the pipeline.
     """
     import halide as hl
 
@@ -86,7 +90,7 @@ _DIMENSION = (
 
 
 def _bound_range(parameter: Any, d: int) -> Span | None:
-    """Return the range of the buffer that the user has bound to an input, if any."""
+    """Return the range of the buffer bound to an input; None if there is none."""
     buffer = parameter.buffer()
     if not buffer.defined() or buffer.dim(d).extent() < 1:
         return None
@@ -99,14 +103,14 @@ def _value(parameter: Any) -> Any:
     try:
         return parameter.scalar_expr()
     except hl.HalideError:
-        return hl.Expr()  # it has none
+        return hl.Expr()  # it has no value
 
 
 def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, str, int], Scalar]:
-    """Return the values of those expressions that are literals, exactly.
+    """Return the exact values of the expressions that are literals.
 
-    Halide's Python binding shows literals only as rounded text, so a pipeline of them is
-    serialised and read back.
+    Halide's Python binding converts literals to rounded text only. Therefore a pipeline that
+    contains them is serialised and read back.
     """
     import halide as hl
 
@@ -127,8 +131,10 @@ def _constants(wanted: Mapping[tuple[str, str, int], Any]) -> dict[tuple[str, st
 def to_pipeline(thing: Any) -> Any:
     """Return the ``halide.Pipeline`` of a Func, Funcs, a Pipeline or a Python Generator.
 
-    A Generator class is built with its default parameters for this machine. Raises
-    `TilewrightError` for anything else, and if Halide or the Generator fails.
+    A Generator class is built with its default parameters for this machine.
+
+    Raises:
+        TilewrightError: `thing` is something else, or Halide or the Generator fails.
     """
     import halide as hl
 
@@ -151,19 +157,19 @@ def to_pipeline(thing: Any) -> Any:
     except hl.HalideError as error:
         raise TilewrightError(f"Halide could not build the pipeline: {error}") from None
     raise TilewrightError(
-        f"a {type(thing).__name__} is not a pipeline: give a halide.Func, a list of them, a "
+        f"a {type(thing).__name__} is not a pipeline; pass a halide.Func, a list of them, a "
         "halide.Pipeline, a halide.Generator, serialised bytes or the path of a .hlpipe file"
     )
 
 
 def _build(generator: Any, build: Callable[[], Any]) -> Any:
-    """Build a Generator class; exceptions in it count as the user's."""
+    """Build a Generator class; report any exception in it as a failure of the Generator."""
     import halide as hl
 
     name = generator.__name__
     if not hasattr(generator, "_halide_registered_name"):
         raise TilewrightError(
-            f"the Generator {name} is not registered, and Halide builds no other: put "
+            f"the Generator {name} is not registered, so Halide cannot build it; put "
             f"@hl.generator({name.lower()!r}) before the class"
         )
     try:
@@ -178,7 +184,7 @@ def _build(generator: Any, build: Callable[[], Any]) -> Any:
 
 
 def _place(generator: Any, error: Exception) -> str:
-    """Return the innermost line of the Generator's own file that an exception came through."""
+    """Return the innermost line of the Generator's file in an exception's traceback, as text."""
     code = getattr(generator.generate, "__code__", None)
     file = code.co_filename if code is not None else ""
     frames = traceback.extract_tb(error.__traceback__)
@@ -189,8 +195,8 @@ def _place(generator: Any, error: Exception) -> str:
 def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
     """Return the ``halide.Func`` objects of a live pipeline, in the algorithm's order.
 
-    `algorithm` was read from this very pipeline. Wrappers and clones (``Func.in_``,
-    ``Func.clone_in``) are reached through the Funcs they stand for.
+    `algorithm` must have been read from this pipeline object. Wrappers and clones (``Func.in_``,
+    ``Func.clone_in``) are found through the Funcs that they replace.
     """
     import halide as hl
 
@@ -219,11 +225,11 @@ def live_funcs(algorithm: Algorithm, pipeline: Any) -> list[Any]:
 class LiveFuncs(Sequence[Any]):
     """The Funcs of a live pipeline, as `live_funcs` returns them, each fetched when it is needed.
 
-    To find one Func, Halide walks the whole pipeline: fetching all of them takes quadratic time.
+    Halide walks the whole pipeline to find one Func, so fetching all of them takes quadratic time.
     """
 
     def __init__(self, algorithm: Algorithm, pipeline: Any) -> None:
-        """`algorithm` was read from this very `pipeline`."""
+        """`algorithm` must have been read from this `pipeline` object."""
         self._algorithm = algorithm
         self._pipeline = pipeline
         self._found: list[Any] = [None] * len(algorithm.funcs)
@@ -251,7 +257,7 @@ class LiveFuncs(Sequence[Any]):
 
 
 def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
-    """Return the wrapper or clone called `name`, if the Func that it stands for is in `found`."""
+    """Return the wrapper or clone called `name`; None if the Func it replaces is not in `found`."""
     for link in algorithm.wrappers:
         if link.wrapper != name or link.wrapped not in found:
             continue
@@ -264,7 +270,7 @@ def _wrapper(algorithm: Algorithm, name: str, found: Mapping[str, Any]) -> Any:
 
 
 def live_parameters(pipeline: Any) -> dict[str, Any]:
-    """Return the ``halide.Parameter`` of every input and scalar of a pipeline, by its live name."""
+    """Return the ``halide.Parameter`` of every input and scalar of a live pipeline, by name."""
     import halide as hl
 
     _, parameters = hl.serialize_pipeline(pipeline, get_params=True)
@@ -274,9 +280,9 @@ def live_parameters(pipeline: Any) -> dict[str, Any]:
 def known_condition(parameter: Any, known: KnownValue) -> Any:
     """Return the condition `known` as an expression of a live ``halide.Parameter``.
 
-    Halide gives access to the parameters of a pipeline, but not to expressions of them: the
-    condition is written with a stand-in of the same name in a separate Func, which is serialised
-    and read back with the parameter instead of the stand-in.
+    Halide gives access to the parameters of a pipeline, but not to expressions of them. Therefore
+    the condition is written in a separate Func with a stand-in of the same name, serialised, and
+    read back with the parameter in place of the stand-in.
     """
     import halide as hl
 

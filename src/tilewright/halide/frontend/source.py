@@ -1,4 +1,4 @@
-"""Loads pipelines from all supported sources."""
+"""Load pipelines from all supported sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tilewright.halide.frontend.live import Capture, capture, to_pipeline
 from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
 
-_MAX_FILE = 2**31 - 1  # of a FlatBuffer
+_MAX_FILE = 2**31 - 1  # the largest FlatBuffer, in bytes
 
 
 class ScheduledError(TilewrightError):
@@ -37,9 +37,8 @@ class ScheduledError(TilewrightError):
         """`funcs` are the names of the scheduled Funcs."""
         self.funcs = funcs
         super().__init__(
-            f"the pipeline has been scheduled already: {', '.join(funcs)}. Use "
-            "discard_schedule=True to drop these schedules, or keep_schedule=True to leave these "
-            "Funcs as they are"
+            f"the pipeline already has schedules of {', '.join(funcs)}. Use discard_schedule=True "
+            "to discard them, or keep_schedule=True to leave these Funcs as they are"
         )
 
 
@@ -50,21 +49,26 @@ def load(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
 ) -> Algorithm:
-    """Read a pipeline with the sizes and values to schedule it for.
+    """Return a pipeline with the sizes and values to schedule it for.
 
-    `pipeline` is a ``halide.Func``, a sequence of them, a ``halide.Pipeline``, a Python
-    ``halide.Generator`` (class or instance), serialised bytes, or a path or string as
-    `resolve` takes it. Estimates come from the pipeline; `estimates` adds to them and
-    takes precedence (see `tilewright.halide.frontend.estimates.with_estimates`). A scalar
-    without an estimate has its current value as one, an input without one the extents that
-    the outputs' estimates imply.
+    The pipeline's estimates are used. For a scalar without an estimate, its current value is used.
+    For an input without one, the extents that the outputs' estimates require are used.
 
-    With `discard_schedule` the pipeline is read as if nothing had been scheduled; estimates,
-    bounds and constraints stay (see `tilewright.halide.frontend.serial.reset`).
+    Args:
+        pipeline: A ``halide.Func``, a sequence of them, a ``halide.Pipeline``, a Python
+            ``halide.Generator`` (class or instance), serialised bytes, or a path or string that
+            `resolve` accepts.
+        estimates: Estimates that take precedence over those of the pipeline (see
+            `tilewright.halide.frontend.estimates.with_estimates`).
+        keep_schedule: Accept Funcs that the user has scheduled, and leave them as they are.
+        discard_schedule: Read the pipeline as if nothing had been scheduled. Estimates, bounds and
+            constraints are kept (see `tilewright.halide.frontend.serial.reset`).
 
-    Raises `ScheduledError` if Funcs have been scheduled and neither `keep_schedule` nor
-    `discard_schedule` is true, `MissingEstimatesError`, naming all of them, if sizes or values are
-    unknown, and `TilewrightError` if no pipeline can be loaded.
+    Raises:
+        ScheduledError: Funcs have been scheduled, and neither `keep_schedule` nor
+            `discard_schedule` is set.
+        MissingEstimatesError: Sizes or values are unknown; the error names all of them.
+        TilewrightError: The pipeline cannot be loaded.
     """
     return load_sizes(
         pipeline,
@@ -81,17 +85,24 @@ def load_sizes(
     keep_schedule: bool = False,
     discard_schedule: bool = False,
 ) -> tuple[Algorithm, ...]:
-    """Load like `load`, once for each of several sizes; the largest first, each size once.
+    """Return a pipeline at several sizes, as `load` does at one; the largest first, no duplicates.
 
-    With several sizes, an input without an estimate grows and shrinks with the outputs.
+    An input without an estimate is resized with the outputs.
 
-    Raises `TilewrightError` if there are no estimates at all, or if sizes differ in the value of a
-    scalar.
+    Args:
+        pipeline: As for `load`.
+        estimates: The estimates of each size, at least one, in the form that `load` takes.
+        keep_schedule: As for `load`.
+        discard_schedule: As for `load`.
+
+    Raises:
+        TilewrightError: `estimates` is empty, two sizes differ in the value of a scalar, or any
+            error of `load`.
     """
     if not estimates:
-        raise TilewrightError("estimates=[] has no size: give at least one, or none at all")
+        raise TilewrightError("estimates=[] has no size; pass at least one, or omit estimates")
     if keep_schedule and discard_schedule:
-        raise TilewrightError("a schedule is kept or discarded: give one of the two")
+        raise TilewrightError("keep_schedule and discard_schedule exclude each other; give one of the two")
     if isinstance(pipeline, str | os.PathLike):
         pipeline = resolve(os.fspath(pipeline))
     if isinstance(pipeline, bytes | bytearray | memoryview):
@@ -110,7 +121,7 @@ def load_sizes(
 
 
 def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tuple[Algorithm, ...]:
-    """Return the algorithm with each of several sizes, as `load_sizes` says."""
+    """Return the algorithm at each of several sizes, as `load_sizes` does."""
     try:
         own = complete(algorithm, {})
     except MissingEstimatesError:
@@ -124,16 +135,18 @@ def several(algorithm: Algorithm, estimates: Sequence[Mapping[str, Any]]) -> tup
         if found and sized.scalars != found[0].scalars:
             name = next(n for n, value in sized.scalars.items() if found[0].scalars[n] != value)
             raise TilewrightError(
-                f"{name} has two values: sizes of one schedule differ in extents alone; give one"
+                f"{name} has two values, but the sizes of one schedule may differ in extents only; "
+                "use one value"
             )
         found.append(sized)
     return tuple(descending(found))
 
 
 def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
-    """Return the algorithm with `estimates` and everything that follows from them.
+    """Return the algorithm with `estimates` and the input extents that follow from them.
 
-    Raises `MissingEstimatesError` if something remains unknown.
+    Raises:
+        MissingEstimatesError: Sizes or values remain unknown.
     """
     algorithm = with_estimates(algorithm, estimates)
     funcs = tuple(
@@ -148,7 +161,7 @@ def complete(algorithm: Algorithm, estimates: Mapping[str, Any]) -> Algorithm:
     algorithm = replace(algorithm, funcs=funcs)
     missing = missing_estimates(algorithm)
     if any(name in algorithm.outputs for name in missing):
-        # Inputs follow from outputs, so they are not required.
+        # Estimates of inputs are not required, because they follow from the outputs.
         inputs = {p.name for p in algorithm.parameters if p.is_buffer}
         missing = {name: dims for name, dims in missing.items() if name not in inputs}
     elif missing:
@@ -174,7 +187,7 @@ def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
     scalars = {
         p.name: captured.scalars[p.name] for p in algorithm.parameters if p.name in captured.scalars
     }
-    # A handle's value is an address of this process, which no other process can use.
+    # The value of a handle is an address in this process, so it is replaced by 0.
     scalars.update((p.name, 0) for p in algorithm.parameters if p.type.code == "handle")
     return replace(algorithm, parameters=tuple(parameters), scalars=scalars)
 
@@ -182,16 +195,18 @@ def _add(algorithm: Algorithm, captured: Capture) -> Algorithm:
 def resolve(source: str) -> Any:
     """Return the pipeline in a file, in a form that `load` accepts.
 
-    `source` is the path of a ``.hlpipe`` file, or ``FILE.py:NAME`` where `NAME` is, in that Python
-    file, a function without required arguments that returns an argument of `load`, a Generator
-    class, or such an argument itself. The file is run in this process.
+    Args:
+        source: The path of a ``.hlpipe`` file, or ``FILE.py:NAME``. In that Python file, `NAME` is
+            an argument of `load`, such as a Generator class, or a function without required
+            arguments that returns one. The file is run in this process.
 
-    Raises `TilewrightError` if the file cannot be read or run.
+    Raises:
+        TilewrightError: The file cannot be read or run.
     """
     path, _, name = source.rpartition(":") if ".py:" in source else (source, "", "")
     if not name and path.endswith(".py"):
         raise TilewrightError(
-            f"say which pipeline of {path}: {path}:NAME; it has "
+            f"{path} needs the name of a pipeline: {path}:NAME; it has "
             f"{', '.join(_candidates(_run(path))) or 'no pipeline'}"
         )
     if not name:
@@ -204,16 +219,17 @@ def resolve(source: str) -> Any:
             raise
         except Exception as error:
             raise TilewrightError(
-                f"{source} failed: {type(error).__name__}: {error}. It must be a function that "
-                "can be called without arguments and returns a Func, Funcs or a Pipeline"
+                f"{source} failed: {type(error).__name__}: {error}. It must be a function without "
+                "required arguments that returns a Func, Funcs or a Pipeline"
             ) from error
     return resolve(os.fspath(thing)) if isinstance(thing, str | os.PathLike) else thing
 
 
 def serialized(pipeline: Any) -> bytes:
-    """Return the bytes of a pipeline, schedule included; `pipeline` is as for `load`.
+    """Return the bytes of a pipeline, including its schedule; `pipeline` is as for `load`.
 
-    Raises `TilewrightError` as `load` does.
+    Raises:
+        TilewrightError: The pipeline cannot be loaded.
     """
     if isinstance(pipeline, str | os.PathLike):
         pipeline = resolve(os.fspath(pipeline))
@@ -226,16 +242,18 @@ def _read(path: str) -> bytes:
     file = Path(path)
     try:
         if not file.is_file():
-            raise TilewrightError(f"there is no file {path}: expected a .hlpipe or FILE.py:NAME")
+            raise TilewrightError(
+                f"there is no file {path}; pass the path of a .hlpipe file or FILE.py:NAME"
+            )
         if file.stat().st_size > _MAX_FILE:
-            raise TilewrightError(f"{path} is larger than a serialised pipeline can be (2 GiB)")
+            raise TilewrightError(f"{path} is larger than 2 GiB, so it is not a pipeline")
         return file.read_bytes()
     except OSError as error:
         raise TilewrightError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _run(path: str) -> ModuleType:
-    """Return the module that the file defines; its folder is on the search path while it runs."""
+    """Run a Python file, with its folder on the search path, and return it as a module."""
     file = Path(path).resolve()
     if not file.is_file():
         raise TilewrightError(f"there is no file {path}")
@@ -258,7 +276,7 @@ def _run(path: str) -> ModuleType:
 
 @contextmanager
 def own_generators() -> Iterator[None]:
-    """Set the names of registered Generators aside: a file that runs again registers them again."""
+    """Empty Halide's registry of Generators in the block, so a file can register them again."""
     if "halide" not in sys.modules:
         yield  # nothing is registered yet, and the file may not need Halide at all
         return
@@ -283,14 +301,14 @@ def _find(module: ModuleType, path: str, name: str) -> Any:
 
 
 def _candidates(module: ModuleType) -> list[str]:
-    """Return public functions and Generators that the file itself defines."""
+    """Return the public functions and Generators that the file defines, by name."""
     import halide as hl
 
     return [
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        # Registering a Generator makes another class of it, in a module of Halide's.
+        # Registering a Generator replaces it by another class, in a module of Halide.
         and getattr(getattr(value, "generate", value), "__module__", None) == module.__name__
         and (
             inspect.isfunction(value)

@@ -1,1 +1,1 @@
-"""Reading Halide's serialisation, a FlatBuffer, without trusting a byte of it."""
+"""Read and write Halide's serialisation, a FlatBuffer, which may come from an untrusted source."""

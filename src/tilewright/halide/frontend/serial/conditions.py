@@ -1,4 +1,4 @@
-"""Reads the conditions of specialisations that a `Schedule` can express."""
+"""Read the conditions of specialisations, as far as a `Schedule` can express them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Known = KnownValue | OutputExtent
 def conditions(
     condition: Record, algorithm: Algorithm, places: Mapping[str, int]
 ) -> tuple[Known, ...] | None:
-    """Parse a condition on parameters and outputs' extents; None for other conditions.
+    """Return a condition's terms on parameters and output extents; None if it has other terms.
 
-    `places` gives the place of a Func by its name.
+    `places` maps the name of a Func to its position.
     """
     found: list[Known] = []
     stack = [condition]
@@ -39,7 +39,7 @@ def conditions(
 
 
 def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping[str, int]) -> bool:
-    """Add a comparison with a literal to the known conditions; False for other comparisons."""
+    """Add a comparison with a literal to `found`; return false for other comparisons."""
     number, value = term.a, int(term.b.value)
     modulus = 0
     if number.table == "Mod" and number.b.table in _INTEGERS and not value:
@@ -69,7 +69,7 @@ def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping
 def _add_extent(
     found: list[Known], func: int, dimension: int, value: int, modulus: int, least: bool
 ) -> bool:
-    """Add that an output is so large, or that its extent is a multiple."""
+    """Add the condition on an output's minimum extent, or the divisor to its last condition."""
     if least and not modulus:
         found.append(OutputExtent(func, dimension, value))
         return True

@@ -1,4 +1,4 @@
-"""The wrappers and clones of a file as the `Clone` entries of a schedule."""
+"""Convert the wrappers and clones of a file to the `Clone` entries of a schedule."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from tilewright.halide.ir.schedule import Clone
 
 @dataclass
 class Copies:
-    """The copies in a file: their originals, by position, and their names."""
+    """The copies in a file: their `Clone` entries, and the name of each in the file."""
 
     clones: list[Clone] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
 
 def find_copies(funcs: Sequence[Record], root: Record, algorithm: Algorithm) -> Copies:
-    """Return the copies in `root`, with Funcs `funcs`; `algorithm` is without copies.
+    """Return the copies in a file.
 
-    Raises `UnreadableScheduleError` for a clone of a wrapper.
+    Args:
+        funcs: The tables of the Funcs.
+        root: The table of the pipeline.
+        algorithm: The algorithm without copies.
+
+    Raises:
+        UnreadableScheduleError: There is a clone of a wrapper.
     """
     finder = _Finder(funcs, root, algorithm)
     for func in reversed(algorithm.funcs):
@@ -40,7 +46,7 @@ class _Finder:
         self.found = Copies()
 
     def readers_of(self, name: str) -> list[str]:
-        """Return the Funcs whose definitions read a given Func, clones of them included."""
+        """Return the Funcs whose definitions read an original Func, and their clones."""
         readers = list(self.algorithm.consumers[name])
         count = len(self.algorithm.funcs)
         for copy, clone in zip(self.found.names, self.found.clones, strict=True):
@@ -53,13 +59,13 @@ class _Finder:
         return readers
 
     def place(self, name: str) -> int:
-        """Return the place of a given Func or a copy."""
+        """Return the position of an original Func or a copy, as in `Clone`."""
         if name in self.algorithm.order:
             return self.algorithm.order[name]
         return len(self.algorithm.funcs) + self.found.names.index(name)
 
     def add(self, source: str, readers: list[str], place: int) -> None:
-        """Add the copies of `source` (at `place`), which `readers` read, and theirs in turn."""
+        """Add the copies of `source` (at position `place`) for `readers`, and copies of them."""
         links: dict[str, list[str]] = {}
         record = self.funcs[source]
         dropped = self.dropped.get(source, set())
@@ -79,7 +85,8 @@ class _Finder:
         places = tuple(sorted(self.place(reader) for reader in readers))
         clones = self.found.clones
         if not wrapper and place >= count:
-            # A second clone of a Func is a clone of the first, for readers of that.
+            # Halide makes the second clone of a Func as a clone of the first, for some of its
+            # readers (see ir.clones.clone_calls).
             first = clones[place - count]
             if first.wrapper:
                 raise UnreadableScheduleError(source, "a clone of a wrapper")

@@ -1,8 +1,8 @@
-"""Converts the expression tables of a file to the expressions of an `Algorithm`.
+"""Convert the expression tables of a file to the expressions of an `Algorithm`.
 
-Equal subexpressions become one object, and every `Let` is replaced by its value, so that the
-result is a graph without local names. Nothing here recurses: expressions may be thousands of
-nodes deep.
+Equal subexpressions become one object. The names that a `Let` binds are replaced by their values,
+so the result is a graph without local names. The code does not recurse, because expressions may be
+thousands of nodes deep.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _CALL_KINDS: dict[str, CallKind] = {
 }
 _INT32 = Type("int", 32)
 _STRING = Type("handle", 64)
-# Substituting Lets that are themselves nested in Lets visits a table once for every binding in
-# force; Halide's own files need one visit each.
+# Maximum number of visits of tables in a file. Lets nested in the values of other Lets may need one
+# visit per table and binding; Halide's own files need one per table.
 _VISITS = 5_000_000
 
 
@@ -59,7 +59,7 @@ class _Scope:
 
 
 class Expressions:
-    """Builds expressions; equal ones are one object."""
+    """Build expressions such that equal ones are one object."""
 
     def __init__(self) -> None:
         """Start with no expressions."""
@@ -73,9 +73,10 @@ class Expressions:
     def start(self, redirected: Mapping[str, str], rvars: frozenset[str]) -> None:
         """Set the meaning of names in the following expressions.
 
-        Calls of a Func in `redirected` go to the Func it maps to. `rvars` are the stage's
-        reduction variables: in a reduction domain's own predicate they are written as if they
-        were ordinary variables.
+        Args:
+            redirected: Maps Funcs to the Funcs to call in their place.
+            rvars: The stage's reduction variables. They must be given, because a reduction
+                domain's predicate has them as ordinary variables.
         """
         self.redirected = redirected
         self.rvars = rvars
@@ -99,7 +100,7 @@ class Expressions:
 
     def const(self, value: int | float | str, type: Type) -> Const:
         """Return the literal `value`."""
-        # repr tells 0.0 from -0.0 and makes every NaN equal to itself.
+        # repr distinguishes 0.0 from -0.0, and NaN is equal to NaN.
         return self._intern(("const", repr(value), type), Const, value, type)
 
     def variable(self, name: str, kind: VariableKind, type: Type) -> Variable:
@@ -118,8 +119,8 @@ class Expressions:
         return self._intern(key, Call, name, kind, args, type, value_index)
 
     def _intern(self, key: object, make: Callable[..., _Node], *values: object) -> _Node:
-        # Expressions hash by identity, and operands are interned before operators: so keys
-        # with expressions in them are compared in constant time.
+        # Expressions hash by identity, and operands are interned before operators. Therefore keys
+        # that contain expressions are compared in constant time.
         found: _Node | None = self._nodes.get(key)
         if found is None:
             found = self._nodes[key] = make(*values)
@@ -138,14 +139,14 @@ class Expressions:
                 continue
             self._visits += 1
             if self._visits > _VISITS:
-                raise MalformedError("the expressions are too large once their Lets are replaced")
+                raise MalformedError("the expressions are too large after replacing their Lets")
             node, scope = entry
             if node.table == "Let":
                 value = self._child(node.value)
                 if (value, scope) not in built:
                     stack.append((value, scope))
                     continue
-                # The scope must be the same object in every visit of the Let.
+                # Every visit of the Let must use the same scope object.
                 inner = node.__dict__.setdefault("scopes", {})
                 if scope not in inner:
                     inner[scope] = _Scope(node.name or "", built[value, scope], scope)
@@ -236,7 +237,7 @@ class Expressions:
 
 
 def _children(node: Record) -> tuple[Record | None, ...]:
-    """Return the operands of an expression's table, in order."""
+    """Return the tables of an expression's operands, in order."""
     table = node.table
     if table in _BINARY:
         return node.a, node.b

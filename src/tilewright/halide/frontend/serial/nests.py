@@ -1,9 +1,10 @@
-"""Reads the scheduled stages of one Func in a file: splits, loops and other directives.
+"""Read the scheduled stages of one Func in a file: splits, loops and other directives.
 
-Halide names the loops that a split of ``x`` gives ``x.xo`` and ``x.xi``, and finds a loop by the
-end of its name; a name may be used again (``split(x, x, xi, 8)``). Here every loop gets a
-canonical name, which all stages of a Func share that have a final loop of one name. The name says
-where the loop comes from, because Halide's names depend on what else was built.
+Halide names the loops of a split ``split(x, xo, xi, 8)`` ``x.xo`` and ``x.xi``. It finds a loop by
+the end of its name, and a name may be reused (``split(x, x, xi, 8)``). This module gives every loop
+a canonical name, derived from the loops that it comes from, because Halide's automatic names
+differ between builds. Final loops that have one name in several stages of a Func get one canonical
+name.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from tilewright.halide.ir.schedule import (
     Tail,
 )
 
-# In the order of Halide's enumerations, which files hold as numbers.
+# In the order of Halide's enumerations: files have the position as a number.
 _TAILS: tuple[Tail, ...] = get_args(Tail)
 _FOR_TYPES: tuple[Mapping | None, ...] = (
     "serial",
     "parallel",
     "vectorized",
     "unrolled",
-    None,  # of extern stages
+    None,  # the loops of extern stages
     "gpu_block",
     "gpu_thread",
 )
@@ -49,23 +50,23 @@ class UnreadableScheduleError(ScheduleError):
     """A directive in a file that a `Schedule` cannot express."""
 
     def __init__(self, func: str, directive: str) -> None:
-        """`func` is the Func's name, `directive` says what there is of it."""
+        """`func` is the Func's name; `directive` describes the directive as a noun phrase."""
         self.func = func
         self.directive = directive
         super().__init__(
-            f"the schedule of {func} has {directive}, which Tilewright cannot read. Take it out, "
-            "or drop the schedule (discard_schedule=True, --discard-schedule)"
+            f"the schedule of {func} has {directive}, which Tilewright cannot read. Remove it, or "
+            "discard the schedule (discard_schedule=True, --discard-schedule)"
         )
 
 
 @dataclass
 class StageLoops:
-    """The final loops of one stage: canonical names by Halide's full names."""
+    """The final loops of one stage: maps Halide's full names to canonical names."""
 
     names: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> str | None:
-        """Return the canonical name of the loop that Halide finds under `name`, None if none is."""
+        """Return the canonical name of the loop that Halide finds by `name`; None if none."""
         for full, canonical in self.names.items():
             if full == name or full.endswith("." + name):
                 return canonical
@@ -73,14 +74,14 @@ class StageLoops:
 
 
 def constant(record: Record | None, func: str, what: str) -> int:
-    """Return the value of a literal; `what` names the directive that holds it."""
+    """Return the value of a literal argument of the directive `what`."""
     if record is not None and record.table in ("IntImm", "UIntImm"):
         return int(record.value)
     raise UnreadableScheduleError(func, f"{what} by an expression that is not a literal")
 
 
 class FuncLoops:
-    """Reads the nests of one Func's stages."""
+    """Read the nests of one Func's stages."""
 
     def __init__(self, func: Record) -> None:
         """`func` is its table."""
@@ -89,19 +90,19 @@ class FuncLoops:
         self._canonical: dict[str, str] = {}
 
     def fail(self, directive: str) -> UnreadableScheduleError:
-        """Return the error that the Func has such a directive."""
+        """Return the error for a directive of this Func that cannot be read."""
         return UnreadableScheduleError(self.func.name, directive)
 
     def nest(self, definition: Record, func_place: Callable[[str], int | None]) -> StageSchedule:
-        """Return one stage's nest, without what depends on other Funcs' loops.
+        """Return one stage's nest, without ``compute_with``, which needs other Funcs' loops.
 
-        `func_place` gives the place of a Func by its name, None if there is none.
+        `func_place` maps the name of a Func to its position, or None if there is no such Func.
         """
         schedule = definition.stage_schedule
         nest, loops = self._splits(schedule)
         self.stages.append(loops)
         if schedule.override_atomic_associativity_test:
-            raise self.fail("atomic() without a test of associativity")
+            raise self.fail("atomic() with the associativity test overridden")
         fetches = tuple(self._prefetch(fetch, loops, func_place) for fetch in schedule.prefetches)
         return replace(
             nest,
@@ -115,7 +116,7 @@ class FuncLoops:
         names |= {arg: f"v{i}" for i, arg in enumerate(self.func.args)}
         final = {dim.var for dim in schedule.dims}
         changes: list[Split | Fuse] = []
-        ones: list[str] = []  # of one iteration, around the nest
+        ones: list[str] = []  # loops with one iteration, around the nest
         for split in schedule.splits:
             if split.old_var.split(".")[-1] == OUTERMOST:
                 if constant(split.factor, self.func.name, "a split") != 1:
@@ -134,7 +135,7 @@ class FuncLoops:
                 names[split.outer], names[split.inner] = outer, inner
                 factor = constant(split.factor, self.func.name, "a split")
                 if split.tail >= len(_TAILS):
-                    raise self.fail("a tail strategy that is not settled")
+                    raise self.fail("a split with the tail strategy Auto or an unknown one")
                 changes.append(Split(old, outer, inner, factor, _TAILS[split.tail]))
         single = self._single_thread(schedule, ones)
         loops = tuple(
@@ -146,9 +147,13 @@ class FuncLoops:
         return StageSchedule(tuple(changes), loops, single_thread=single), left
 
     def _name(self, full: str, wish: str, final: set[str]) -> str:
-        """Return a canonical name after the loops of origin; final loops have one per name."""
+        """Return the canonical name of a loop, new or already used for it in another stage.
+
+        `wish` is the name derived from its origin, `full` Halide's name, and `final` has Halide's
+        names of the stage's final loops.
+        """
         short = full.split(".")[-1]
-        # A name may be reused for a loop that comes from the one that had it.
+        # Halide may reuse a loop's name for one of its parts; only the final loop is found by it.
         key = short if full in final else full + "."
         if key not in self._canonical:
             name, number = wish, 2
@@ -168,7 +173,7 @@ class FuncLoops:
         return mapping
 
     def _single_thread(self, schedule: Record, ones: list[str]) -> bool:
-        """Return whether the loops of one iteration around the nest make it one GPU thread."""
+        """Return whether the loops `ones`, with one iteration, make the nest one GPU thread."""
         kinds = {dim.var: dim.for_type for dim in schedule.dims}
         for name, kind in kinds.items():
             if name.split(".")[-1] == OUTERMOST and kind:
@@ -188,16 +193,16 @@ class FuncLoops:
             raise self.fail(f"a prefetch of the input {fetch.name}")
         at, along = loops.find(fetch.at), loops.find(getattr(fetch, "from"))
         if at is None or along is None:
-            raise self.fail(f"a prefetch at the loop {fetch.at}, which is not there")
+            raise self.fail(f"a prefetch at the loop {fetch.at}, which does not exist")
         distance = constant(fetch.offset, self.func.name, "a prefetch")
         return Prefetch(place, at, along, distance, _PREFETCHES[fetch.strategy])
 
 
 def is_set(level: Record) -> bool:
-    """Return whether a level says where; unset ones mean inlined."""
+    """Return whether a level is set; a compute level that is not set means inlined."""
     return bool(level.var_name or level.func_name)
 
 
 def literal(record: Record, func: str, what: str, absent: int) -> int:
-    """Return the value of a literal that may be left out."""
+    """Return the value of an optional literal; `absent` if it is missing."""
     return constant(record, func, what) if defined(record) else absent

@@ -1,9 +1,9 @@
-"""A checked reader of FlatBuffers, driven by a description of the tables.
+"""Read FlatBuffers safely, driven by a description of the tables (`schema`).
 
-A FlatBuffer's offsets between tables are unsigned and point forwards, so a walk always ends;
-every position, length and string is checked against the file, and the bytes that the tables
-claim are counted, so that neither overlapping vectors nor absurd lengths cost more time or
-memory than an honest file of the same size.
+A FlatBuffer's offsets between tables are unsigned and point forwards, so a walk always ends. Every
+position, length and string is checked against the file. The bytes that the tables cover are
+counted, so a file with overlapping vectors or huge lengths cannot cost more time or memory than a
+valid file of the same size.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PACKERS: dict[str, struct.Struct] = {
     "f64": packer.float64,
 }
 
-# How often each byte of the file is counted at most: an offset in a vector is counted with
-# the vector and when it is followed, and its target's vtable offset once more.
+# Maximum number of times that a byte of the file may be counted on average. A valid file counts an
+# offset in a vector with the vector and when it is followed, and the vtable of its target again.
 _COUNTS = 4
 _MAX_TABLES = 2_000_000
 
@@ -37,20 +37,20 @@ _MAX_TABLES = 2_000_000
 class Record:
     """A table that has been read. Its fields are attributes, named as in the schema.
 
-    Scalars and strings are Python's, tables are records, vectors are tuples (of bytes, a
-    `bytes`). An absent string, table or union is None, an absent scalar zero, an absent
-    vector an empty tuple.
+    Scalars and strings have Python's types, a table is a `Record`, and a vector is a tuple, or
+    `bytes` for a vector of bytes. A missing string, table or union is None, a missing scalar is
+    zero, and a missing vector is an empty tuple.
     """
 
     __slots__ = ("__dict__", "position", "table")
 
     def __init__(self, table: str, position: int) -> None:
-        """Make an empty record of `table`, whose data are at `position` in the file."""
+        """Create an empty record of table `table`, whose data start at byte `position`."""
         self.table = table
         self.position = position
 
     def __getattr__(self, name: str) -> Any:
-        """Name the missing field and its table."""
+        """Raise an error that names the missing field and its table."""
         raise AttributeError(f"table {self.table} has no field {name}")
 
 
@@ -58,7 +58,7 @@ class MalformedError(TilewrightError):
     """The bytes are not a Halide pipeline, or a damaged one."""
 
     def __init__(self, detail: str) -> None:
-        """`detail` is the reason."""
+        """`detail` completes the message: it says what is wrong."""
         super().__init__(
             f"the bytes are not a pipeline serialised by Halide 21, or damaged: {detail}. "
             "Write the file again with halide.serialize_pipeline"
@@ -70,19 +70,25 @@ class VersionError(TilewrightError):
 
 
 def read(data: bytes, root: str, check: Callable[[Record], None] | None = None) -> Record:
-    """Read every table reachable from the root, a `root` table.
+    """Return the root table, with all tables reachable from it.
 
-    `check` is called with the root alone, before the tables it refers to are read: they are
-    still empty. Raises `MalformedError` if the bytes are not a FlatBuffer of such tables.
+    Args:
+        data: The file.
+        root: The name of the root's table in the schema.
+        check: Called with the root before other tables are read, while these are still empty.
+
+    Raises:
+        MalformedError: The bytes are not a FlatBuffer with these tables.
     """
     return _Reader(data).read(root, check)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The content of a vtable: the table's size, its present fields, the others' defaults.
+    """The content of a vtable: the table's size, its present fields, and defaults of the others.
 
-    Each present field has its offset in the table and that of its union's code.
+    `present` has, for each field, its offset in the table and that of the type code of a union (0
+    for other fields).
     """
 
     size: int
@@ -132,11 +138,11 @@ class _Reader:
             while self.pending:
                 self.fill(self.pending.pop())
         except struct.error:
-            raise MalformedError("something in it lies outside the file") from None
+            raise MalformedError("an offset points outside the file") from None
         return record
 
     def claim(self, start: int, size: int) -> None:
-        """Check that the bytes exist and count them."""
+        """Check that `size` bytes at `start` exist, and count them."""
         if start < 0 or size < 0 or start + size > len(self.data):
             raise MalformedError(
                 f"{size} bytes at {start} lie outside the file of {len(self.data)} bytes"
@@ -146,7 +152,7 @@ class _Reader:
             raise MalformedError("the tables overlap")
 
     def follow(self, position: int) -> int:
-        """Return where the offset at `position` points."""
+        """Return the position that the offset at `position` points to."""
         (offset,) = packer.uoffset.unpack_from(self.data, position)
         if offset < 4:
             raise MalformedError(f"an offset at {position} does not point forwards")
@@ -160,7 +166,7 @@ class _Reader:
         return int(length)
 
     def plan(self, table: str, position: int) -> _Plan:
-        """Return how to read the table at `position`; tables with one vtable share it."""
+        """Return the plan for the table at `position`; tables with the same vtable share it."""
         (back,) = packer.soffset.unpack_from(self.data, position)
         at = position - back
         found = self.plans.get((table, at))
@@ -175,8 +181,8 @@ class _Reader:
         return found
 
     def table(self, name: str, position: int) -> Record:
-        # Halide writes trees. Sharing would let a small file stand for an enormous one, which
-        # Halide's own reader, walking it as a tree, would not survive.
+        # Halide writes trees. With shared tables, a small file could describe an enormous tree,
+        # and Halide's reader, which walks it as a tree, would crash.
         if position in self.seen:
             raise MalformedError(f"the table at {position} is referred to twice")
         self.seen.add(position)

@@ -1,9 +1,9 @@
-"""Removes the schedule from a pipeline's bytes.
+"""Remove the schedule from a pipeline's bytes.
 
-The computation stays, and so do the user's promises: estimates, bounds, constraints, traces,
-memoisation. Dropped are levels, memory and layout, async, the nests of
-all stages, specialisations, prefetches, ``align_bounds``, and Funcs made by ``in_`` and
-``clone_in``, whose readers read the original again. An rfactor stays: it changed the algorithm.
+The result keeps the computation and the user's promises: estimates, bounds, constraints, traces and
+memoisation. It drops levels, memory and layout, async, the nests of all stages, specialisations,
+prefetches and ``align_bounds``. It also drops Funcs made by ``in_`` and ``clone_in``, whose readers
+then read the original. It keeps the effect of ``rfactor``, which changed the algorithm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tilewright.halide.frontend.serial.validate import validate
 from tilewright.halide.frontend.serial.writer import write
 
 OUTERMOST = "__outermost"
-# rfactor names the Func of partial results so, and orders its loops as the original's were.
+# The name of the Func that rfactor makes for partial results. Its loops have the order that the
+# loops of the original Func had.
 PARTIAL = re.compile(r"_intm(\$\d+)?$")
 SPLIT, RENAME, FUSE = range(3)  # Split.split_type
 PURE, PURE_RVAR, IMPURE_RVAR = range(3)  # Dim.dim_type
@@ -26,9 +27,10 @@ _FLAGS = ("touched", "allow_race_conditions", "atomic", "override_atomic_associa
 
 
 def without_schedule(serialized: bytes) -> bytes:
-    """Return the pipeline without its schedule.
+    """Return a serialised pipeline without its schedule.
 
-    Raises `MalformedError` if the bytes are not a pipeline.
+    Raises:
+        MalformedError: The bytes are not a pipeline.
     """
     root = read(serialized, "Pipeline")
     validate(root)
@@ -37,9 +39,10 @@ def without_schedule(serialized: bytes) -> bytes:
 
 
 def drop_schedule(root: Record, keep_extents: bool = True) -> None:
-    """Reset every Func of a `Pipeline` table, in place.
+    """Remove the schedule of every Func of a `Pipeline` table, in place.
 
-    Extents that the user has promised (``bound_extent``) are removed, too, unless `keep_extents`.
+    Extents that the user has promised (``bound_extent``) are removed, too, unless `keep_extents`
+    is set.
     """
     dropped = droppable_wrappers(root)
     for func in root.funcs:
@@ -58,9 +61,10 @@ def drop_schedule(root: Record, keep_extents: bool = True) -> None:
 
 
 def _restore_outputs(root: Record) -> None:
-    """Turn outputs whose sizes only specialisations read into ordinary parameters.
+    """Turn outputs whose sizes only specialisations use into ordinary parameters, in place.
 
-    Halide lists such an output among those that the caller provides, without its constraints.
+    If a condition uses the size of an output, Halide lists the output among the external
+    parameters, without its constraints. Without the specialisation it must not be there.
     """
     outputs = {buffer for f in root.funcs for buffer in f.output_buffers_names}
     outputs &= {p.name for p in root.external_parameters}
@@ -82,7 +86,7 @@ def _restore_outputs(root: Record) -> None:
 
 
 def _output_parameter(external: Record) -> Record:
-    """Return the parameter of an output, with the constraints that Halide gives it at first."""
+    """Return the parameter of an output, with Halide's default constraints."""
     constraints = []
     for dimension in range(external.dimensions):
         constraint = Record("BufferConstraint", -1)
@@ -110,7 +114,7 @@ def _output_parameter(external: Record) -> Record:
 
 def _reset_func(func: Record, keep_extents: bool) -> None:
     schedule = func.func_schedule
-    # Halide inlines neither of these, and nothing schedules them afterwards.
+    # Halide inlines neither memoised nor extern Funcs, and no schedule sets their level later.
     root = bool(schedule.memoized or func.extern_function_name)
     for level in ("compute_level", "store_level", "hoist_storage_level"):
         at_root = root and level != "hoist_storage_level"
@@ -156,10 +160,10 @@ def _reset_stage(func: Record, definition: Record, index: int) -> None:
 
 
 def original_loops(schedule: Record) -> dict[str, int]:
-    """Return the loops that a stage had before any split, each with its kind.
+    """Return the loops that a stage had before any split or fusion, with the kind of each.
 
-    They are in the order of the final loops, innermost first. A reduction variable that was fused
-    with one that must keep its order must keep it, too.
+    They are in the order of the final loops, innermost first. If an impure reduction variable was
+    fused with another one, both count as impure.
     """
     loops = [(dim.var, dim.dim_type) for dim in schedule.dims]
     for split in reversed(schedule.splits):
@@ -170,7 +174,7 @@ def original_loops(schedule: Record) -> dict[str, int]:
             names = [split.outer]
         found = [i for i, (name, _) in enumerate(loops) if name in names]
         if not found:
-            raise MalformedError(f"a split gives the loop {names[0]}, which is not there")
+            raise MalformedError(f"a split makes the loop {names[0]}, which does not exist")
         kind = max(loops[i][1] for i in found)
         at = found[0]
         loops = [loop for i, loop in enumerate(loops) if i not in found]
@@ -180,9 +184,9 @@ def original_loops(schedule: Record) -> dict[str, int]:
 
 
 def droppable_wrappers(root: Record) -> dict[str, set[str]]:
-    """Return, for each Func, its wrappers and clones that compute nothing of their own, by name.
+    """Return, for each Func, its wrappers and clones that only a schedule needs, by name.
 
-    A wrapper or clone that was given definitions of its own is part of the algorithm.
+    A wrapper or clone whose definitions the user changed is part of the algorithm and omitted.
     """
     result: dict[str, set[str]] = {}
     for func in root.funcs:
@@ -196,7 +200,7 @@ def droppable_wrappers(root: Record) -> dict[str, set[str]]:
 
 
 def is_wrapper_of(wrapper: Record, func: Record) -> bool:
-    """Return whether `wrapper` only hands on the values of `func`, as ``in_`` makes it."""
+    """Return whether the values of `wrapper` are those of `func`, as after ``in_``."""
     definition = wrapper.init_def
     if definition is None or wrapper.updates or len(definition.values) != len(func.output_types):
         return False
@@ -209,7 +213,7 @@ def is_wrapper_of(wrapper: Record, func: Record) -> bool:
 
 
 def is_clone_of(clone: Record, func: Record) -> bool:
-    """Return whether `clone` has the definitions of `func`, as ``clone_in`` gives it."""
+    """Return whether `clone` has the same definitions as `func`, as after ``clone_in``."""
     if clone.extern_function_name or func.extern_function_name or clone.args != func.args:
         return False
     stages = [[f.init_def, *f.updates] for f in (clone, func)]

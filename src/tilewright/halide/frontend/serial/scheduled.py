@@ -1,7 +1,7 @@
-"""Checks whether a Func in a file has a schedule.
+"""Check whether a Func in a file has a schedule.
 
-Halide's own flag (``touched``) is also set by ``rfactor``, which is part of the algorithm
-once it is done, so every part of the schedule is compared with its default instead.
+Every part of the schedule is compared with its default. Halide's flag ``touched`` is not used,
+because ``rfactor`` sets it, too, and the effect of ``rfactor`` is part of the algorithm.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import re
 
 from tilewright.halide.frontend.serial.reader import Record
 
-# rfactor names the Func of partial results so, and orders its loops as the original's were.
+# The name of the Func that rfactor makes for partial results. Its loops have the order that the
+# loops of the original Func had.
 _PARTIAL = re.compile(r"_intm(\$\d+)?$")
 _SERIAL, _EXTERN = 0, 4
 
 
 def is_scheduled(func: Record, output: bool) -> bool:
-    """Return whether the user has scheduled `func`; an output is at root by itself."""
+    """Return whether the user has scheduled `func`; the default level of an output is root."""
     if _level_is_scheduled(func.func_schedule, output) or _storage_is_scheduled(func):
         return True
     partial = bool(_PARTIAL.search(func.name))
@@ -28,7 +29,7 @@ def is_scheduled(func: Record, output: bool) -> bool:
 
 
 def _level_is_scheduled(schedule: Record, output: bool) -> bool:
-    """Return whether it says where the Func is computed or stored."""
+    """Return whether a compute, store or hoist level differs from the default."""
     compute, store, hoist = (
         _level(level)
         for level in (schedule.compute_level, schedule.store_level, schedule.hoist_storage_level)
@@ -38,7 +39,7 @@ def _level_is_scheduled(schedule: Record, output: bool) -> bool:
 
 
 def _storage_is_scheduled(func: Record) -> bool:
-    """Return whether something is said of its memory: where it is, its order, its dimensions."""
+    """Return whether memory type, layout, storage dimensions or bounds differ from the default."""
     schedule = func.func_schedule
     if schedule.memory_type or schedule.__dict__["async"] or defined(schedule.ring_buffer):
         return True
@@ -70,7 +71,7 @@ def _stage_is_scheduled(func: Record, definition: Record, index: int, partial: b
 
 
 def hosts(func: Record) -> frozenset[str]:
-    """Return the Funcs at whose loops `func` is computed or stored: they must keep these loops."""
+    """Return the Funcs that have a loop at which `func` is computed, stored or fused."""
     schedule = func.func_schedule
     levels = [schedule.compute_level, schedule.store_level, schedule.hoist_storage_level]
     definitions = [each for each in (func.init_def, *func.updates) if each is not None]
@@ -85,5 +86,5 @@ def _level(level: Record | None) -> str:
 
 
 def defined(record: Record | None) -> bool:
-    """Return whether an optional expression is there."""
+    """Return whether an optional expression is present."""
     return record is not None and record.table != "UndefinedExpr"

@@ -1,17 +1,17 @@
 """The tables of Halide's serialisation (version 18, Halide 21), as data.
 
 The names and their order follow `src/halide_ir.fbs` of Halide 21.0.0. A field is written
-``name:kind``; `kind` is a scalar (``bool i8 u8 i32 i64 u64 f64``), ``string``, the name of
+``name:kind``. `kind` is a scalar (``bool i8 u8 i32 i64 u64 f64``), ``string``, the name of
 another table, ``Expr`` or ``Stmt`` for a union (which takes two slots, a type byte and an
-offset), or one of these in brackets for a vector. Scalars may be absent and are zero then;
-all else must be there unless marked with ``?``.
+offset), or one of these in brackets for a vector. A scalar may be missing and is then zero. Any
+other field must be present unless it is marked with ``?``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The format of Halide 21.0.0. It is not stable: every version may move the slots.
+# The format of Halide 21.0.0. Slots may change with every version of Halide.
 SERIALIZATION_VERSION = "18.0.1"
 
 SCALARS = frozenset("bool i8 u8 i32 i64 u64 f64".split())

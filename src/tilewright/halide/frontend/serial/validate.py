@@ -1,7 +1,7 @@
-"""Checks the assumptions of Halide's reader, beyond the positions of tables.
+"""Check the assumptions of Halide's reader that `reader` does not check.
 
-Halide reads its files without checking them: dangling names, lists of unequal length or buffers of
-absurd size would crash it. Files that pass these checks are safe to read.
+Halide reads files without checking them: unknown names, lists of unequal length or buffers of a
+wrong size would crash it. Files that pass these checks are safe to read.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from tilewright.halide.frontend.serial.reader import MalformedError, Record
 from tilewright.halide.frontend.serial.schema import TYPE_CODES
 
-# Halide's reader recurses; so deep an expression needs about half of a stack of 8 MB.
+# Halide's reader recurses; an expression of this depth needs about half of a stack of 8 MB.
 _MAX_DEPTH = 10_000
 _MAX_DIMENSIONS = 100
 
 
 def validate(root: Record) -> None:
-    """Raise `MalformedError` unless the parts of the pipeline fit together."""
+    """Raise `MalformedError` if the parts of a pipeline are inconsistent."""
     names = [func.name for func in root.funcs]
     _check_funcs(root, names)
     parameters = [*root.parameters, *root.external_parameters]
@@ -27,7 +27,7 @@ def validate(root: Record) -> None:
         _check_buffer(buffer)
     for requirement in root.requirements:
         if requirement.table != "AssertStmt":
-            raise MalformedError("a requirement of the pipeline is not a condition")
+            raise MalformedError("a requirement of the pipeline is not an AssertStmt")
     known = {None, "", *(p.name for p in parameters)}
     buffers = {None, "", *(b.name for b in root.buffers)}
     for record, depth in _walk(root):
@@ -40,7 +40,7 @@ def validate(root: Record) -> None:
 def _check_funcs(root: Record, names: list[str]) -> None:
     """Check that Funcs have distinct names, and that the outputs are Funcs."""
     if list(root.func_names_in_order) != names:
-        raise MalformedError("the list of Funcs does not fit the Funcs")
+        raise MalformedError("func_names_in_order differs from the names of the Funcs")
     _distinct("Func", names)
     if not root.output_names:
         raise MalformedError("the pipeline has no outputs")
@@ -58,7 +58,7 @@ def _check_parameters(root: Record, parameters: list[Record]) -> None:
             raise MalformedError(f"{parameter.name} has {parameter.dimensions} dimensions")
     for parameter in root.parameters:
         if len(parameter.buffer_constraints) != parameter.dimensions or not parameter.is_buffer:
-            raise MalformedError(f"{parameter.name} lacks constraints of its dimensions")
+            raise MalformedError(f"{parameter.name} has no constraint for one of its dimensions")
 
 
 def _check_references(
@@ -75,22 +75,22 @@ def _check_references(
 
 
 def _check_table(record: Record, names: list[str]) -> None:
-    """Check types, calls (by position among the Funcs' `names`) and fused loops."""
+    """Check a table that is a type, a call (of a position in `names`) or a fused loop."""
     if record.table == "Type":
         _check_type(record)
     elif record.table == "Call" and not -1 <= record.func_index < len(names):
-        raise MalformedError(f"{record.name} is called, but not in the pipeline")
+        raise MalformedError(f"{record.name} is called, but is not in the pipeline")
     elif record.table == "Call" and record.func_index >= 0:
         if record.name != names[record.func_index]:
-            raise MalformedError(f"{record.name} is called by the place of another Func")
+            raise MalformedError(f"a call of {record.name} has the position of another Func")
     elif record.table == "FuseLoopLevel" and len(record.align_strategies) != len(
         record.align_dimension_names
     ):
-        raise MalformedError("a fused loop lacks alignments")
+        raise MalformedError("a fused loop has no alignment")
 
 
 def _walk(root: Record) -> Iterable[tuple[Record, int]]:
-    """Yield every table and how deep it is nested."""
+    """Yield every table with its nesting depth."""
     stack = [(root, 0)]
     while stack:
         record, depth = stack.pop()
@@ -114,7 +114,7 @@ def _check_type(record: Record) -> None:
     if not 0 <= record.code < len(TYPE_CODES):
         raise MalformedError(f"{record.code} is not the code of a type")
     if record.bits not in _BITS[TYPE_CODES[record.code]]:
-        raise MalformedError(f"{TYPE_CODES[record.code]} does not come with {record.bits} bits")
+        raise MalformedError(f"there is no type {TYPE_CODES[record.code]} of {record.bits} bits")
     if not 1 <= record.lanes <= 65535:
         raise MalformedError(f"a type has {record.lanes} lanes")
 
@@ -131,7 +131,7 @@ _BITS = {
 def _check_buffer(buffer: Record) -> None:
     """Check that a buffer's contents have the size of its shape."""
     if not buffer.defined or len(buffer.dims) != buffer.dimensions:
-        raise MalformedError(f"the buffer {buffer.name} lacks its dimensions")
+        raise MalformedError(f"the buffer {buffer.name} has no description of its dimensions")
     _check_type(buffer.type)
     size = (buffer.type.bits + 7) // 8 * buffer.type.lanes
     for dim in buffer.dims:

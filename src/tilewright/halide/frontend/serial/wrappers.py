@@ -1,8 +1,7 @@
-"""Redirects calls to wrappers (``Func.in_``) and clones (``Func.clone_in``).
+"""Redirect calls to wrappers (``Func.in_``) and clones (``Func.clone_in``).
 
-A wrapped Func's schedule lists the wrappers; the calls themselves are redirected only when
-Halide lowers the pipeline. The same rules are applied here, so that an `Algorithm` shows the
-calls that will be made.
+A wrapped Func's schedule lists the wrappers, but Halide redirects calls only when it lowers the
+pipeline. The same rules are applied here, so that an `Algorithm` has the calls after lowering.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from tilewright.halide.frontend.serial.reader import MalformedError, Record
 
 
 def redirections(funcs: Sequence[Record]) -> dict[str, dict[str, str]]:
-    """Return, for each calling Func, which callee is replaced by which wrapper.
+    """Return, for each calling Func, the wrapper that replaces each callee.
 
-    `funcs` are all Funcs of the file, in the order by which wrappers refer to them. A wrapper made
-    for one caller takes precedence over one made for all; a wrapper itself still calls the Func
-    that it wraps.
+    A wrapper for one caller takes precedence over a wrapper for all callers. A wrapper still calls
+    the Func that it wraps. `funcs` are all Funcs of the file, in file order, because wrappers are
+    referred to by position.
     """
     names = [func.name for func in funcs]
     result: dict[str, dict[str, str]] = {name: {} for name in names}
@@ -40,7 +39,7 @@ def redirections(funcs: Sequence[Record]) -> dict[str, dict[str, str]]:
 
 
 def _redirect(calls: dict[str, str], wrapped: str, wrapper: str) -> None:
-    """Add one redirection; wrappers of wrappers merge into one step."""
+    """Add one redirection; chains through wrappers of wrappers become one redirection."""
     for original, target in list(calls.items()):
         if target == wrapped:
             calls[original] = wrapper

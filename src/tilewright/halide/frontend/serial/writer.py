@@ -1,4 +1,4 @@
-"""Writes records back as a FlatBuffer that Halide reads: the reverse of `reader.read`."""
+"""Write records as a FlatBuffer that Halide can read: the inverse of `reader.read`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIRST_SIZE = 1 << 16  # bytes; the builder doubles it as needed
 def write(root: Record) -> bytes:
     """Return the bytes of a `Pipeline` table and all tables that it refers to.
 
-    The tables must form a tree, like those of `reader.read`. Nothing recurses:
+    The tables must form a tree, like those of `reader.read`. The code does not recurse, because
     expressions may be thousands of tables deep.
     """
     builder = flatbuffers.Builder(_FIRST_SIZE)
@@ -48,7 +48,7 @@ def write(root: Record) -> bytes:
 
 
 def _table(builder: Any, record: Record, offsets: dict[int, int]) -> int:
-    """Write one table whose children are written; gives its offset."""
+    """Write one table whose children have been written; return its offset."""
     fields = TABLES[record.table]
     values = record.__dict__
     codes: dict[str, int] = {}
@@ -93,7 +93,7 @@ def _vector(builder: Any, field: Field, value: Any, offsets: dict[int, int]) -> 
 
 
 def _codes(builder: Any, field: Field, value: tuple[Record, ...]) -> int:
-    """Return the types of the members of a vector of unions."""
+    """Write the type codes of a vector of unions; return their offset."""
     members = UNIONS[field.kind]
     return int(builder.CreateByteVector(bytes(members.index(v.table) + 1 for v in value)))
 
