@@ -81,7 +81,7 @@ def test_a_schedule_beyond_the_devices_limits_is_explained_with_a_doubt():
     result = tilewright.schedule(out, mode="given", machine="a100")
     (note,) = result.planned.notes
     assert note.startswith("It may not run: out")
-    assert "500,000 blocks in y; the most is 65,535" in note
+    assert "500,000 blocks in y; the maximum is 65,535" in note
     assert note in result.explain()
     out.set_estimates([(0, 16), (0, 4_000)])
     assert tilewright.schedule(out, mode="given", machine="a100").planned.notes == ()

@@ -65,7 +65,11 @@ def updated(func, *stages):
         (blur("v0 v1", split("v2", 4)), "loops", "no loop 'v2'"),
         (blur("v0 v1 v1"), "loops", "each once"),
         (blur("v0 b v1", Split("v0", "b", "v0", 4, "round_up")), "loops", "called 'v0'"),
-        (blur("r7 b v1", Split("v0", "b", "r7", 4, "round_up")), "loops", "not look like v0 or r0"),
+        (
+            blur("r7 b v1", Split("v0", "b", "r7", 4, "round_up")),
+            "loops",
+            "not of the form v0 or r0",
+        ),
         (blur(across=at("v7")), "level", "has the loops v0, v1"),
         (blur(across=at("v0", stage=2)), "level", "no stage 2"),
         (blur(across=at("v0", func=50)), "level", "no Func 50"),

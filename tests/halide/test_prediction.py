@@ -204,7 +204,7 @@ def test_costs_outside_the_nest_are_noted():
     f.compute_at(g, y).async_()
     g.set_estimates([(0, 256), (0, 256)])
     (note,) = by_hand(g).notes
-    assert "runs ahead" in note
+    assert "asynchronous producer" in note
 
 
 # --- what the search makes ----------------------------------------------------------------------

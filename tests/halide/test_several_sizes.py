@@ -310,7 +310,7 @@ def test_a_variant_is_checked_as_a_schedule_is():
     assert "not an output" in problems(replace(first, sizes=(OutputExtent(0, 0, 9),)))[0]
     assert "nests of" in problems(replace(first, nests=first.nests[1:]))[0]
     stageless = replace(first, nests=tuple(() for _ in first.nests))
-    assert "0 stages" in problems(stageless)[0]
+    assert "0 nests" in problems(stageless)[0]
     # A variant without the loop at which something is computed.
     host = next(e for e in schedule.funcs if e.compute.kind == "at").compute.func
     place = [e.func for e in schedule.funcs].index(host)

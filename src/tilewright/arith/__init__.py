@@ -1,8 +1,8 @@
-"""Integer arithmetic that the rooms share: sizes and indices as polynomials with a normal form.
+"""Integer arithmetic for several packages: sizes and indices as polynomials in a normal form.
 
-Start at `polynomial`: the normal form, proofs about it for all sizes, and division with ranges of
-loop variables. `atoms` has the atoms of polynomials, `substitution` and `evaluation` replace atoms
-by polynomials and numbers, and `parsing` reads the output of ``str``. `expressions` defines the
+Start at `polynomial`: the normal form, proofs that hold for all sizes, and division with ranges of
+loop variables. `atoms` has the atoms of polynomials. `substitution` and `evaluation` replace atoms
+by polynomials and by numbers, and `parsing` reads the output of ``str``. `expressions` defines the
 expressions that users may write.
 """
 

@@ -1,8 +1,8 @@
-"""Atoms, the monomials made of them, and how both print.
+"""Define atoms and the monomials made of them, and print both.
 
-Atoms are sizes of the program (`Size`), loop variables (`LoopVariable`), and operations that do not
-expand (`Div`, `Mod`, `Boundary`). `polynomial` adds monomials; nothing here computes with the
-polynomials inside an atom.
+Atoms are sizes of the program (`Size`), loop variables (`LoopVariable`), and operations that cannot
+be expanded (`Div`, `Mod`, `Boundary`). `polynomial` adds monomials. This module does not compute
+with the polynomials inside an atom.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = int | Fraction
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """An indivisible part of a polynomial. Atoms with the same ``key`` are the same."""
+    """An indivisible part of a polynomial. Atoms with the same ``key`` are equal."""
 
     key: str = field(init=False, repr=False)
 
@@ -33,13 +33,13 @@ class Atom:
         return self.key
 
     def parts(self) -> tuple[Poly, ...]:
-        """Return the polynomials inside it."""
+        """Return the polynomials inside the atom."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Size(Atom):
-    """A whole number that is unknown, at least 1: a length that the program leaves open."""
+    """An unknown whole number that is at least 1: a length that the program does not fix."""
 
     name: str
 
@@ -120,16 +120,16 @@ class Boundary(Atom):
 
 
 Monomial = tuple[tuple[Atom, int], ...]
-"""Atoms with their powers, sorted by key; the empty one stands for 1."""
+"""Atoms with their powers, sorted by key; the empty monomial is 1."""
 
 
 def sort_key(monomial: Monomial) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Return the normal order: high degree first, then by key."""
+    """Return the sort key of the normal order: by descending degree, then by key."""
     return -sum(p for _, p in monomial), tuple((a.key, p) for a, p in monomial)
 
 
 def plain(c: Number) -> Number:
-    """Return a coefficient, as an integer where it is whole."""
+    """Return a coefficient, as an integer if it is whole."""
     return c.numerator if isinstance(c, Fraction) and c.denominator == 1 else c
 
 
@@ -154,7 +154,7 @@ def over(monomial: Monomial, lead: Monomial) -> Monomial | None:
 
 
 def wrapped(p: Poly) -> str:
-    """Return the text of a polynomial as an operand: in parentheses unless it is one factor."""
+    """Return the text of a polynomial as an operand, in parentheses unless it is one factor."""
     simple = len(p.terms) <= 1 and (p.value is not None or p.terms[0][1] == 1)
     single = simple and sum(q for m, _ in p.terms for _, q in m) <= 1
     inner = any(isinstance(a, Div | Mod) for a in p.atoms)
@@ -162,14 +162,14 @@ def wrapped(p: Poly) -> str:
 
 
 def key(p: Poly) -> str:
-    """Return a text that distinguishes atoms: unlike `str`, with the extents of loop variables."""
+    """Return a text that identifies a polynomial; unlike `str`, it has the loops' extents."""
     return "+".join(
         f"{c}" + "".join(f"*{atom.key}^{exponent}" for atom, exponent in m) for m, c in p.terms
     )
 
 
 def sum_text(p: Poly) -> str:
-    """Return the text of a polynomial without denominator."""
+    """Return the text of a polynomial that has no denominator."""
     text = ""
     for m, c in p.terms:
         factors = [f"({a})" if isinstance(a, Div | Mod) else str(a) for a, q in m for _ in range(q)]

@@ -1,4 +1,4 @@
-"""Values of polynomials for known sizes and loop variables, numbers or integer arrays."""
+"""Evaluate polynomials for known sizes and loop variables, given as numbers or integer arrays."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tilewright.arith.polynomial import ONE, Poly
 
 
 class NotWhole(ValueError):
-    """A size is not a whole number, such as ``N / 4`` if ``N`` is 6."""
+    """A size is not a whole number, for example ``N / 4`` if ``N`` is 6."""
 
 
 def evaluate(p: Poly, known: Mapping[str, Any]) -> Any:
     """Return the value of a polynomial.
 
     Args:
-        p: the polynomial.
-        known: numbers or integer arrays by name of size and loop variable.
+        p: The polynomial.
+        known: Numbers or integer arrays by name of size and loop variable.
 
     Raises:
-        NotWhole: an exact division is not exact.
-        KeyError: a name is not in ``known``.
+        NotWhole: An exact division has a remainder.
+        KeyError: A name is not in ``known``.
     """
     top, bottom = p.fraction
     if bottom is ONE:
@@ -57,7 +57,7 @@ def _atom_value(atom: Atom, known: Mapping[str, Any]) -> Any:
 
 
 def boundary_value(kind: str, i: Any, n: Any) -> Any:
-    """Return `Boundary` on numbers or integer arrays."""
+    """Return the value of a `Boundary` of kind `kind` for numbers or integer arrays."""
     if kind == "clamp":
         if isinstance(i, int):
             return min(max(i, 0), n - 1)

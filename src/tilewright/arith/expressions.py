@@ -1,9 +1,10 @@
-"""Expressions that users write: read by Python's parser, checked by a `Grammar`, never run as code.
+"""Parse and check expressions that users write; they are never run as code.
 
-Constraints of a search space, complexities of a kernel and the conditions of scenario files are
-all such expressions. This module defines what is allowed; the value of an expression depends on its
-use: constraints compute whole numbers exactly and know permutations, complexities compute in double
-precision and are printed as Python and as C.
+Python's parser reads an expression, and a `Grammar` defines which parts of it are allowed. Users
+write expressions as constraints of a search space, as complexities of a kernel and as conditions in
+scenario files. Evaluation depends on the use. Constraints are computed exactly with whole numbers
+and may contain permutations. Complexities are computed in double precision and printed as Python
+and C.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 LARGEST_CONSTANT = 1e300  # below the largest double, 1.8e308
-MOST_NODES = 1000  # in a syntax tree: recursion over it stays far from Python's limit
-# Functions by name: how many arguments they take; None: two or more.
+MOST_NODES = 1000  # in a syntax tree, so that recursion over it stays far below Python's limit
+# The number of arguments of each function; None for two or more.
 FUNCTIONS: dict[str, int | None] = {
     "min": None,
     "max": None,
@@ -39,14 +40,14 @@ ARITHMETIC: dict[type[ast.operator], str] = {
 
 
 class ExpressionError(ValueError):
-    """A text is not an expression; the message continues the text: ``is not …``."""
+    """A text is not an expression; the message is the predicate of a sentence about the text."""
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression; nothing in it has been checked.
+    """Return the syntax tree of an expression, without checking its parts.
 
     Raises:
-        ExpressionError: the text is not an expression.
+        ExpressionError: The text is not an expression.
     """
     try:
         return ast.parse(text.strip(), mode="eval").body
@@ -65,7 +66,7 @@ class Mistake:
     cure: str
 
     def __str__(self) -> str:
-        """Return both, as the end of a message."""
+        """Return the mistake and its cure, as the end of a message."""
         return f"{self.what}; {self.cure}"
 
 
@@ -74,10 +75,10 @@ class Grammar:
     """The allowed parts of an expression: numbers, names, arithmetic and calls of functions.
 
     Args:
-        names: the allowed names.
-        functions: the functions of `FUNCTIONS` that may be called.
-        noun: a word for the names, for messages: ``parameters``.
-        words: whether strings and truth values are constants, too.
+        names: The allowed names.
+        functions: The functions of `FUNCTIONS` that may be called.
+        noun: The word for the names in messages, for example ``parameters``.
+        words: Whether strings and truth values are allowed constants.
     """
 
     names: Collection[str]
@@ -86,13 +87,13 @@ class Grammar:
     words: bool = False
 
     def mistake(self, tree: ast.expr) -> Mistake | None:
-        """Return the first mistake in an expression, None if there is none."""
+        """Return the first mistake in an expression; None if there is none."""
         if sum(1 for _ in ast.walk(tree)) > MOST_NODES:
             return Mistake("the expression is too long", f"use at most {MOST_NODES} operations")
         return next((m for node in operands(tree) if (m := self.mistake_at(node))), None)
 
     def mistake_at(self, node: ast.expr) -> Mistake | None:
-        """Return the mistake in a node, regardless of its operands; None if there is none."""
+        """Return the mistake in a node, ignoring its operands; None if there is none."""
         if isinstance(node, ast.Constant):
             return self._mistake_in_constant(node)
         if isinstance(node, ast.Name):
@@ -112,7 +113,7 @@ class Grammar:
         )
 
     def unknown_name(self, name: str) -> Mistake | None:
-        """Return the error message for a name that is not one of `names`; None if it is one."""
+        """Return the mistake for a name that is not in `names`; None if it is."""
         if name in self.names:
             return None
         near = get_close_matches(name, list(self.names), 1)
@@ -144,7 +145,7 @@ class Grammar:
 
 
 def operands(tree: ast.expr) -> Iterator[ast.expr]:
-    """Yield an expression and its operands; of a call its arguments, not the function's name."""
+    """Yield an expression and all its operands; those of a call are its arguments."""
     yield tree
     children: list[ast.expr] = []
     if isinstance(tree, ast.Call):

@@ -1,4 +1,4 @@
-"""Polynomials from text, and open sizes by name."""
+"""Parse polynomials from text, and make sizes by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.arith.substitution import boundary
 
 
 def sizes(names: str) -> tuple[Poly, ...]:
-    """Return open sizes by their names, separated by spaces or commas.
+    """Return the sizes with these names, which are separated by spaces or commas.
 
     >>> N, M = sizes("N M")
     """
@@ -24,7 +24,7 @@ def parse(text: str) -> Poly:
     """Return the polynomial that ``str`` printed; every name is a size.
 
     Raises:
-        ValueError: the text is not of that form.
+        ValueError: The text is not of that form.
     """
     try:
         return _parsed(parse_expression(text))

@@ -1,20 +1,20 @@
-"""Sizes and indices as polynomials: one normal form, so that equal means identical.
+"""Represent sizes and indices as polynomials in a normal form: equal ones have equal terms.
 
 A `Poly` is a sum of monomials with rational coefficients over atoms (`atoms`). Sizes may have
 negative powers: ``N / 4`` and ``N / v`` are exact divisions, and ``(N / 4) * 4`` is ``N``. The
-caller of such a division ensures that its value is a whole number.
+caller of an exact division ensures that its value is a whole number.
 
 An index is a sum such as ``32*y + x`` with ``0 <= x < 32``. Floor division by 32 separates its
-terms into multiples of 32 and a rest that is proved to lie in ``[0, 32)``. The proofs (`bounds`,
-`at_least_zero`, `below`) hold for all sizes: sizes are at least 1, loops stay in range. The
-operators ``//`` and ``%`` divide, and division needs the proofs, so that all are in this file.
-All rules hold for positive divisors; tests check each result against evaluation.
+terms into multiples of 32 and a remainder that is proved to lie in ``[0, 32)``. The proofs
+(`bounds`, `at_least_zero`, `below`) hold for all sizes that are at least 1 and all loop variables
+in range. The operators ``//`` and ``%`` need the proofs, so both are in this file. All rules
+require positive divisors. Tests compare each result with evaluation.
 
 | symbol | meaning |
 |---|---|
 | N, M, v | sizes: whole numbers of at least 1 |
 | x, y | loop variables: from 0 to an extent, exclusive |
-| atom | a size, a loop variable, or a quotient, rest or boundary that has no simpler form |
+| atom | a size, a loop variable, or a quotient, remainder or boundary without a simpler form |
 | monomial | product of powers of atoms |
 | term | monomial with a rational coefficient that is not 0 |
 """
@@ -44,7 +44,7 @@ from tilewright.arith.atoms import (
     wrapped,
 )
 
-CACHED = 100_000  # results kept, each a few hundred bytes
+CACHED = 100_000  # maximum number of cached results per function, each a few hundred bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +52,14 @@ class Poly:
     """A sum of monomials in normal form; equal polynomials compare and hash equal.
 
     Args:
-        terms: monomials with coefficients that are not zero, in normal order.
+        terms: Monomials with coefficients that are not zero, in normal order.
     """
 
     terms: tuple[tuple[Monomial, Number], ...]
 
     @staticmethod
     def make(terms: Mapping[Monomial, Number]) -> Poly:
-        """Return the polynomial with these coefficients, brought into normal form."""
+        """Return the polynomial with these coefficients, in normal form."""
         kept = {m: plain(c) for m, c in terms.items() if c}
         if any(isinstance(a, Mod) for m in kept for a, _ in m):
             _recombine(kept)
@@ -67,12 +67,12 @@ class Poly:
 
     @staticmethod
     def constant(value: Number) -> Poly:
-        """Return a number."""
+        """Return a number as a polynomial."""
         return Poly((((), plain(value)),)) if value else ZERO
 
     @staticmethod
     def of(atom: Atom) -> Poly:
-        """Return an atom."""
+        """Return an atom as a polynomial."""
         return Poly(((((atom, 1),), 1),))
 
     @cached_property
@@ -89,7 +89,7 @@ class Poly:
 
     @cached_property
     def value(self) -> Number | None:
-        """The value of a constant polynomial, None for any other."""
+        """The value of a constant polynomial; None for any other."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
@@ -122,10 +122,10 @@ class Poly:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Poly | int) -> Poly:
-        """Return the exact quotient; the divisor is a single monomial of sizes, or divides evenly.
+        """Return the exact quotient; the divisor must be one monomial of sizes, or divide evenly.
 
         Raises:
-            ValueError: the divisor is neither.
+            ValueError: The divisor is neither.
         """
         return divided(self, poly(other))
 
@@ -143,11 +143,11 @@ class Poly:
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
-        """The atoms of its monomials (not those inside other atoms)."""
+        """The atoms of the monomials, without those inside other atoms."""
         return frozenset(a for m, _ in self.terms for a, _ in m)
 
     def all_atoms(self) -> Iterator[Atom]:
-        """Yield all atoms, inner ones before those that contain them; may repeat."""
+        """Yield all atoms, inner ones before those that contain them, possibly repeatedly."""
         for m, _ in self.terms:
             for atom, _ in m:
                 for part in atom.parts():
@@ -156,7 +156,7 @@ class Poly:
 
     @cached_property
     def fraction(self) -> tuple[Poly, Poly]:
-        """Numerator with integer coefficients and no negative powers, and denominator."""
+        """The numerator, with integer coefficients and no negative powers, and the denominator."""
         den = lcm(*(Fraction(c).denominator for _, c in self.terms))
         powers: dict[Atom, int] = {}
         for m, _ in self.terms:
@@ -180,7 +180,7 @@ class Poly:
 
 
 def power(base: Poly, exponent: int) -> Poly:
-    """Return a polynomial to a power; a negative one needs a base of one monomial."""
+    """Return a power of a polynomial; with a negative exponent, the base must be one monomial."""
     if exponent < 0:
         ((m, c),) = base.terms
         base, exponent = Poly.make({tuple((a, -p) for a, p in m): Fraction(1) / c}), -exponent
@@ -191,7 +191,7 @@ def power(base: Poly, exponent: int) -> Poly:
 
 
 def _recombine(kept: dict[Monomial, Number]) -> None:
-    """Replace ``(x // d) * d + x % d`` by ``x``, also under a common factor."""
+    """Replace ``(x // d) * d + x % d`` by ``x`` in place, also if both have a common factor."""
     for monomial, c in list(kept.items()):
         for atom, p in monomial:
             if p != 1 or not isinstance(atom, Mod) or monomial not in kept:
@@ -218,10 +218,10 @@ def poly(value: Poly | int) -> Poly:
 
 @lru_cache(CACHED)
 def bounds(p: Poly) -> tuple[Poly, Poly] | None:
-    """Return the least and greatest value over all loop variables, as polynomials in the sizes.
+    """Return a lower and an upper bound over all loop variables, as polynomials in the sizes.
 
-    The bounds need not be attained, nor be whole numbers. Returns None if none is found, as for a
-    product of loop variables, one of which may be negative.
+    The bounds need not be attained, nor be whole numbers. Return None if no bounds are found, for
+    example for a product in which a factor may be negative.
     """
     low, high = ZERO, ZERO
     for monomial, c in p.terms:
@@ -242,7 +242,7 @@ def bounds(p: Poly) -> tuple[Poly, Poly] | None:
 
 
 def _atom_bounds(atom: Atom) -> tuple[Poly, Poly] | None:
-    """Return bounds of an atom that is not a size, free of loop variables."""
+    """Return bounds, without loop variables, of an atom that is not a size; None if unknown."""
     if isinstance(atom, LoopVariable):
         return ZERO, atom.extent - 1
     if isinstance(atom, Boundary):
@@ -305,7 +305,7 @@ def divided(x: Poly, d: Poly) -> Poly:
     """Return the exact quotient ``x / d``.
 
     Raises:
-        ValueError: ``d`` is zero, or is a sum that does not divide ``x``.
+        ValueError: ``d`` is zero, or a sum that does not divide ``x``.
     """
     if not d.terms:
         raise ValueError(f"{x} / 0")
@@ -313,7 +313,7 @@ def divided(x: Poly, d: Poly) -> Poly:
         return x * power(d, -1)
     quotient, rest = _long_division(x, d)
     if rest.terms:
-        raise ValueError(f"{x} / {d} has no closed form: divide by a number or a single size")
+        raise ValueError(f"{x} / {d} has no closed form; divide by a number or a single size")
     return quotient
 
 
@@ -329,7 +329,7 @@ def modulo(x: Poly, d: Poly) -> Poly:
 
 @lru_cache(CACHED)
 def divide_with_rest(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Return floor quotient and remainder of ``x`` by a positive ``d``."""
+    """Return the floor quotient and the remainder of ``x`` by a positive ``d``."""
     if d == ONE:
         return x, ZERO
     if isinstance(x.value, int) and isinstance(d.value, int):
@@ -344,12 +344,12 @@ def divide_with_rest(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _whole(p: Poly) -> bool:
-    """Return whether every coefficient is whole and no power negative, so that terms are whole."""
+    """Return whether all coefficients are whole and all powers positive, so terms are whole."""
     return all(isinstance(c, int) and all(q > 0 for _, q in m) for m, c in p.terms)
 
 
 def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Return multiples of ``d`` divided out of ``x``, leading term by leading term."""
+    """Return quotient and remainder of polynomial long division, by the leading terms."""
     (lead, k), *_ = d.terms
     quotient: dict[Monomial, Number] = {}
     rest = x
@@ -365,7 +365,7 @@ def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
         if factor is None:
             continue
         if times.denominator != 1:
-            # 6*i over 4 leaves 2*i; a constant is brought into [0, k).
+            # 6*i by 4 has remainder 2*i; the remainder of a constant must be in [0, k).
             times = Fraction(times.__floor__()) if not monomial or times > 1 else Fraction(0)
         if not times:
             continue
@@ -376,7 +376,10 @@ def _long_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
-    """Divide when terms do not separate cleanly: by common factors and nested atoms."""
+    """Divide a remainder of long division not proved to be below `d`.
+
+    Use common factors and quotients of quotients; if neither applies, return new atoms.
+    """
     k = d.value
     if isinstance(k, int):
         found = _common_factor(x, k)
@@ -398,7 +401,11 @@ def _open_division(x: Poly, d: Poly) -> tuple[Poly, Poly]:
 
 
 def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
-    """Return quotient and remainder by `k` if all terms but a small remainder have a factor `k`."""
+    """Return quotient and remainder by `k` by splitting off the terms with a factor of `k`.
+
+    For a factor g > 1 of `k`, the other terms must be proved to lie in ``[0, g)``. Return None if
+    there is no such g.
+    """
     for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
         if g < 2 or k % g:
             continue
@@ -411,7 +418,7 @@ def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
 
 
 def _common(x: Poly, d: Poly) -> Poly:
-    """Return the greatest monomial of sizes, with coefficient, that divides all terms."""
+    """Return the greatest monomial of sizes, with coefficient, that divides all terms of both."""
     terms = [*x.terms, *d.terms]
     factor = gcd(*(int(c) for _, c in terms))
     shared: dict[Atom, int] = {a: q for a, q in terms[0][0] if isinstance(a, Size)}

@@ -1,4 +1,4 @@
-"""Substitution of polynomials for atoms; boundaries and their simplification."""
+"""Substitute polynomials for atoms, and simplify boundaries."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tilewright.arith.polynomial import (
 
 
 def boundary(kind: str, x: Poly, n: Poly) -> Poly:
-    """Return ``x`` mapped into ``[0, n)``; ``x`` itself if it is proved to lie there.
+    """Return ``x`` mapped into ``[0, n)``, which is ``x`` if it is proved to lie there.
 
     Raises:
         ValueError: ``kind`` is not one of `BOUNDARIES`.
     """
     if kind not in BOUNDARIES:
-        raise ValueError(f"boundary {kind!r}; known are {', '.join(BOUNDARIES)}")
+        raise ValueError(f"the boundary {kind!r} is unknown; use one of {', '.join(BOUNDARIES)}")
     if below(x, n):
         return x
     if n == ONE:
@@ -41,11 +41,11 @@ def boundary(kind: str, x: Poly, n: Poly) -> Poly:
 
 
 def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
-    """Return the polynomial with atoms replaced, simplified again.
+    """Return the polynomial with atoms replaced, in normal form.
 
     Args:
-        p: the polynomial.
-        change: returns the replacement of an atom; None to substitute inside it instead.
+        p: The polynomial.
+        change: Returns the replacement of an atom, or None to substitute inside it.
     """
     total = ZERO
     for m, c in p.terms:
@@ -62,7 +62,7 @@ def substitute(p: Poly, change: Callable[[Atom], Poly | None]) -> Poly:
 
 
 def _rebuilt(atom: Atom, *parts: Poly) -> Poly:
-    """Return the same operation on new operands."""
+    """Return the operation of an atom on new operands."""
     if isinstance(atom, Div):
         return floor_divide(*parts)
     if isinstance(atom, Mod):

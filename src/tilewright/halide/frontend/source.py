@@ -102,7 +102,9 @@ def load_sizes(
     if not estimates:
         raise TilewrightError("estimates=[] has no size; pass at least one, or omit estimates")
     if keep_schedule and discard_schedule:
-        raise TilewrightError("keep_schedule and discard_schedule exclude each other; give one of the two")
+        raise TilewrightError(
+            "keep_schedule and discard_schedule exclude each other; give one of the two"
+        )
     if isinstance(pipeline, str | os.PathLike):
         pipeline = resolve(os.fspath(pipeline))
     if isinstance(pipeline, bytes | bytearray | memoryview):
