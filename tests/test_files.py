@@ -12,6 +12,7 @@ from tilewright import files
 from tilewright.errors import TilewrightError
 from tilewright.files import (
     check_writable,
+    edit_text,
     remove_abandoned,
     scratch_folder,
     write_bytes,
@@ -147,6 +148,61 @@ with files.scratch_folder("tilewright-test-", folder) as made:
     files._new_file(folder, ".page.html.", ".partial")
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def test_an_edit_changes_a_plain_file_and_keeps_its_mode(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("one\r\n", newline="")
+    path.chmod(0o600)
+    assert edit_text(path, str.upper)
+    assert path.read_bytes() == b"ONE\r\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not edit_text(path, lambda _: None)
+    assert path.read_bytes() == b"ONE\r\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o555])
+def test_an_edit_leaves_other_files_alone(tmp_path, mode):
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    target.write_bytes(b"one")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for path in (link, pipe, tmp_path, tmp_path / "none", tmp_path / "none" / "none", "/dev/null"):
+        assert not edit_text(path, lambda _: "two")
+    protected = tmp_path if mode & stat.S_IXUSR else target
+    protected.chmod(mode)
+    assert not edit_text(target, lambda _: "two")
+    tmp_path.chmod(0o755)
+    assert target.read_bytes() == b"one"
+    assert link.is_symlink()
+    target.chmod(0o644)
+    target.write_bytes(b"\xff")
+    assert not edit_text(target, lambda _: "two")
+    os.truncate(target, 2**26 + 1)
+    assert not edit_text(target, lambda _: "two")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "target"]
+
+
+@pytest.mark.parametrize("becomes", ["text", "link"])
+def test_an_edit_keeps_what_another_process_writes_meanwhile(tmp_path, becomes):
+    path, other = tmp_path / "page.html", tmp_path / "other"
+    path.write_text("one")
+    other.write_text("other")
+
+    def edit(text):
+        if becomes == "link":
+            path.unlink()
+            path.symlink_to(other)
+        else:
+            write_text(path, "another")
+        return text + "!"
+
+    assert not edit_text(path, edit)
+    assert path.read_text() == ("other" if becomes == "link" else "another")
+    assert path.is_symlink() == (becomes == "link")
+    assert other.read_text() == "other"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "page.html"]
 
 
 def test_the_next_process_removes_what_a_killed_one_has_left(tmp_path):

@@ -16,13 +16,14 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from tilewright.errors import TilewrightError
 
 _NAME_KEPT = 100  # bytes of the target's name in that of its draft; names may have 255
+_LARGEST_EDITED = 2**26  # bytes; the largest page of the gallery has under a megabyte
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 # An open file of a process, as in /dev/stdout and in the paths that shells make for >(command).
 _DESCRIPTOR = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd/(\d+)")
@@ -109,6 +110,45 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
         raise TilewrightError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def edit_text(path: str | os.PathLike[str], edit: Callable[[str], str | None]) -> bool:
+    """Change a text file that this user has written before, completely or not at all.
+
+    The path may lead elsewhere by now. So a symbolic link, a device, a pipe, a read-only file and
+    another user's file are left alone, and so is a file that changes during the edit.
+
+    Args:
+        path: the file, in UTF-8.
+        edit: returns the new text from the present one, None to leave the file alone.
+
+    Returns:
+        Whether the file has the text that `edit` returns.
+    """
+    target = Path(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(target, flags), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not _may_edit(found):
+                return False
+            old = file.read().decode()
+        new = edit(old)
+        if new is None:
+            return False
+        if new != old:
+            check_writable(target)
+            _replace(target, new.encode(), found)
+    except (OSError, UnicodeError, TilewrightError):
+        return False
+    return True
+
+
+def _may_edit(found: os.stat_result) -> bool:
+    """Return whether a file is a regular file of this user, not larger than any page."""
+    mine = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return mine and found.st_size <= _LARGEST_EDITED
+
+
 def _opened(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a stream; a descriptor of this process at the place up to which it is written."""
     process, number = _descriptor(path) or (0, 0)
@@ -119,8 +159,8 @@ def _opened(path: str | os.PathLike[str]) -> BinaryIO:
     return open(path, "wb")
 
 
-def _replace(target: Path, data: bytes) -> None:
-    """Replace or create a file."""
+def _replace(target: Path, data: bytes, expected: os.stat_result | None = None) -> None:
+    """Replace or create a file; raise OSError if the file is not the `expected` one any more."""
     # The name of the target may be as long as names can be, and end within a character.
     name = os.fsencode(target.name)[:_NAME_KEPT].decode(errors="ignore")
     prefix, suffix = f".{name}.", ".partial"
@@ -132,11 +172,17 @@ def _replace(target: Path, data: bytes) -> None:
             file.flush()
             if target.exists():
                 os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
+            if expected is not None and _version(os.lstat(target)) != _version(expected):
+                raise OSError(f"{target} has been changed")
             partial.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[int, Path]:

@@ -60,6 +60,68 @@ def test_a_new_page_links_to_the_last_one_of_the_other_kind(tmp_path, results):
     assert write(schedule, "schedule") == []
 
 
+def test_a_later_page_adds_its_link_to_the_earlier_one(tmp_path, results):
+    ours, other = results
+    records = str(tmp_path / "records.sqlite")
+    (tmp_path / "deep er").mkdir()
+    first = tmp_path / "a.html"
+
+    def write(path, kind, result=ours):
+        write_page(str(path), result.report(), kind, result, records)
+
+    write(first, "schedule")
+    before = first.read_text(encoding="utf-8")
+    assert links(first) == []
+    write(tmp_path / "deep er" / "b & c.html", "compare")
+    words = "Comparison with other schedules of this pipeline"
+    assert links(first) == [("deep%20er/b%20%26%20c.html", words)]
+    # Nothing else changes on the page, and a still later comparison replaces the link.
+    assert LINK.sub("", first.read_text(encoding="utf-8")).replace("<p></p>", "") == before
+    write(tmp_path / "new.html", "compare")
+    assert links(first) == [("new.html", words)]
+    write(tmp_path / "foreign.html", "compare", other)
+    assert links(first) == [("new.html", words)]
+    # The same the other way round.
+    write(tmp_path / "next.html", "schedule")
+    assert links(tmp_path / "new.html") == [("next.html", "Schedule of this pipeline")]
+
+
+def test_a_file_that_is_not_the_page_any_more_is_left_alone(tmp_path, results):
+    ours, other = results
+    first, second = tmp_path / "a.html", tmp_path / "b.html"
+
+    def page_of(path, kind="schedule", result=ours):
+        write_page(str(path), result.report(), kind, result, str(tmp_path / "none.sqlite"))
+        return path.read_bytes()
+
+    def replaced(change):
+        records = tmp_path / "records.sqlite"
+        records.unlink(missing_ok=True)
+        first.unlink(missing_ok=True)
+        write_page(str(first), ours.report(), "schedule", ours, str(records))
+        change()
+        write_page(str(second), ours.report(), "compare", ours, str(records))
+        assert [address for address, _ in links(second)] == ["a.html"]
+
+    def linked():
+        elsewhere.write_bytes(page)
+        first.unlink()
+        first.symlink_to(elsewhere)
+
+    elsewhere = tmp_path / "elsewhere.html"
+    page = page_of(elsewhere)
+    replaced(linked)
+    assert elsewhere.read_bytes() == page
+    assert first.is_symlink()
+    foreign = page_of(tmp_path / "foreign.html", result=other)
+    for content in (b"", b"notes of mine", page[:-40] + b"\xff\xfe", foreign):
+        replaced(lambda content=content: first.write_bytes(content))
+        assert first.read_bytes() == content
+    replaced(lambda: first.chmod(0o444))
+    assert first.read_bytes() == page
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
 def test_a_page_that_replaces_the_other_does_not_link_to_itself(tmp_path, results):
     records = str(tmp_path / "records.sqlite")
     page = tmp_path / "page.html"
@@ -87,5 +149,6 @@ def test_the_commands_link_their_pages(tmp_path, results, monkeypatch):
     monkeypatch.setattr(tilewright.halide, "compare", lambda *_, **__: Comparison(blur, ()))
     assert main(["compare", *given, "--report", str(compare)]) == 0
     assert [address for address, _ in links(compare)] == ["schedule.html"]
+    assert [address for address, _ in links(schedule)] == ["compare.html"]
     assert main(["schedule", *given, "--no-check", "--report", str(schedule)]) == 0
     assert [address for address, _ in links(schedule)] == ["compare.html"]

@@ -11,6 +11,7 @@ from .page import (
     standing_figure as standing_figure,
     html_page as html_page,
     html_table as html_table,
+    with_links as with_links,
 )
 from .fragment import fragment as fragment
 from .schedule import (

@@ -41,6 +41,7 @@ def html_page(
     subtitle: str = "",
     figures: Sequence[Figure] = (),
     links: Mapping[str, str] = MappingProxyType({}),
+    links_key: str = "",
     facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the whole page as text, to be written to an ``.html`` file in UTF-8.
@@ -50,17 +51,46 @@ def html_page(
         sections: the content.
         subtitle: a line below the heading.
         figures: key figures, above the sections.
-        links: addresses by the words that lead there, below the subtitle.
+        links: addresses by link text, shown below the subtitle.
+        links_key: a key that marks the place of the links, so that `with_links` can change them.
         facts: how the page was made, by name: the last section.
     """
     header = [tag("h1", title)]
     if subtitle:
         header.append(tag("p", subtitle, class_="soft"))
-    header += [tag("p", tag("a", words, href=address)) for words, address in links.items()]
+    header.append(_links(links, links_key) if links_key else _link_lines(links))
     parts = [*sections]
     if facts:
         parts.append(Section("How this was made", html_table(fact_table(facts))))
     return document(title, tag("header", *header), _figures(figures), *map(section_html, parts))
+
+
+def with_links(page: str, links_key: str, links: Mapping[str, str]) -> str | None:
+    """Return a page that `html_page` made with this `links_key`, with other links.
+
+    Args:
+        page: the text of the page.
+        links_key: the key of the place of the links.
+        links: addresses by link text.
+
+    Returns:
+        The new page; None if `page` has no such place.
+    """
+    begin = _links({}, links_key).removesuffix(_LINKS_END)
+    before, found, rest = page.partition(begin)
+    _, end, after = rest.partition(_LINKS_END)
+    return f"{before}{_links(links, links_key)}{after}" if found and end else None
+
+
+_LINKS_END = "</nav>"
+
+
+def _links(links: Mapping[str, str], links_key: str) -> Html:
+    return tag("nav", _link_lines(links), data_links=links_key)
+
+
+def _link_lines(links: Mapping[str, str]) -> Html:
+    return join(*(tag("p", tag("a", words, href=address)) for words, address in links.items()))
 
 
 def document(title: str, *content: Html | None) -> str:

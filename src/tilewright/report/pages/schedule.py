@@ -35,10 +35,15 @@ from tilewright.report.table import (
 _LONG_NEST = 120  # lines
 
 
-def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProxyType({})) -> str:
+def schedule_page(
+    report: ScheduleReport, links: Mapping[str, str] = MappingProxyType({}), links_key: str = ""
+) -> str:
     """Return the complete page as self-contained text. Unknown values are left out.
 
-    `links` are addresses of other pages by the words that lead there.
+    Args:
+        report: the content.
+        links: addresses of other pages by link text.
+        links_key: a key with which `with_links` finds the links of the page, to change them.
     """
     subtitle = f"Schedule for {report.target}"
     if report.machine:
@@ -49,6 +54,7 @@ def schedule_page(report: ScheduleReport, links: Mapping[str, str] = MappingProx
         subtitle=subtitle,
         figures=_figures(report),
         links=links,
+        links_key=links_key,
         facts=report.facts,
     )
 
