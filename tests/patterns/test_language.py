@@ -188,7 +188,7 @@ def test_user_functions_cannot_branch_or_loop():
         (lambda: tp.f32[0], "give at least 1"),
         (lambda: tp.gather(lambda i: i), "a function of an index and a length"),  # type: ignore[misc]
         (lambda: tp.split(2.5), "split's length is 2.5"),
-        (lambda: tp.interpret(program(), [[1, 2], [3]]), "other than an array"),
+        (lambda: tp.interpret(program(), [[1, 2], [3]]), "argument is not an array"),
         (lambda: tp.compile(twice_named()), "two inputs are called A"),
     ],
 )
@@ -285,7 +285,7 @@ def test_declared_types_are_printed_and_read_back():
     text = tp.definitions(made)
     assert text.endswith("'scaled', types=[f32, i32])")
     assert eval(text.partition(" = ")[2], vars(tp)) is made
-    with pytest.raises(tp.PatternError, match="1 types of 2 parameters"):
+    with pytest.raises(tp.PatternError, match="1 types for 2 parameters"):
         tp.fun(lambda a, b: a + b, types=[tp.f32])
 
 

@@ -1,11 +1,11 @@
-"""Array programs from a handful of patterns, after Lift and RISE.
+"""Array programs composed of a small set of patterns, after Lift and RISE.
 
-The files, in the order in which data flows: `build` (functions to write programs), `nodes` (the
-patterns), `check` (types and sizes), `interpreter` (their meaning), `printing` and `json_form`
-(storage), `rewriting` (other programs with the same meaning), `codegen` (loops and indices, and
-their source), `compiling` (from Python to a running kernel), `verification` (a kernel against the
-interpreter), `features` and `ranking` (which of many kernels is fast), `tuning` and `page` (the
-best of them measured, and what is shown of it).
+The modules, in the order in which data flows: `build` (functions that write programs), `nodes` (the
+patterns), `check` (types and sizes), `interpreter` (reference semantics), `printing` and
+`json_form` (text and storage), `rewriting` (equivalent programs), `codegen` (loops, indices and
+source text), `compiling` (programs as Python callables), `verification` (comparison of kernels with
+the interpreter), `features` and `ranking` (prediction of which kernel is fast), `tuning`
+(measurement of the best-ranked kernels) and `page` (the report of that).
 """
 
 from tilewright.arith import sizes

@@ -1,4 +1,4 @@
-"""Infers sizes from the shapes of a program's arguments."""
+"""Inference of a program's sizes from the shapes of its arguments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 def check_names(inputs: Sequence[Input]) -> None:
-    """Whether inputs have distinct names.
+    """Check that inputs have distinct names.
 
     Raises:
-        PatternError: two have one name.
+        PatternError: two inputs have the same name.
     """
     names = [p.name for p in inputs]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -29,11 +29,18 @@ def check_names(inputs: Sequence[Input]) -> None:
 
 
 def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:
-    """Return the arrays by the names of the inputs, contiguous, in their types.
+    """Convert arguments to contiguous arrays of the inputs' types.
+
+    Args:
+        inputs: the inputs of the program.
+        arrays: one array, or a value that NumPy converts to one, per input.
+
+    Returns:
+        The arrays by input name.
 
     Raises:
-        SizeError: another number of arrays, or of dimensions, than the program has.
-        PatternError: an array of another type, or two inputs of one name.
+        SizeError: the number of arrays, or the number of dimensions of one, is wrong.
+        PatternError: an array has the wrong type, or two inputs have the same name.
     """
     check_names(inputs)
     names = [p.name for p in inputs]
@@ -48,7 +55,7 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
             array = np.asarray(given)
         except ValueError as error:
             raise PatternError(
-                f"{p.name} is {p.type}, but gets something other than an array: {error}"
+                f"{p.name} is {p.type}, but its argument is not an array: {error}"
             ) from None
         if array.ndim != len(lengths):
             raise SizeError(f"{p.name} is {p.type}, but the array has shape {array.shape}")
@@ -61,7 +68,12 @@ def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Arra
 def bind(
     inputs: Sequence[Input], arrays: Mapping[str, Array], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the value of every size, from the shapes of the arrays.
+    """Return the value of every size, inferred from the shapes of the arrays.
+
+    Args:
+        inputs: the inputs of the program.
+        arrays: the arrays by input name, as `conforming` returns them.
+        given: values of sizes that no shape determines, by name.
 
     Raises:
         SizeError: shapes contradict each other or the program's types.
@@ -91,7 +103,7 @@ def _unknown(length: Poly, known: Mapping[str, int]) -> set[str]:
 
 
 def _solved(length: Poly, actual: int, known: dict[str, int]) -> bool:
-    """Return whether all sizes of a length are known, after solving for a linear one."""
+    """Return whether all sizes in a length are known, after solving for a single linear unknown."""
     names = _unknown(length, known)
     if len(names) != 1:
         return not names

@@ -1,4 +1,4 @@
-"""Functions to write programs: they make patterns and have the names usual in the field.
+"""Functions that write programs: they make patterns and have the names usual in the field.
 
 Example:
     >>> from tilewright.patterns import *
@@ -82,10 +82,10 @@ untile2: Pattern = pipe(Map(transpose), join, Map(join))
 
 
 def _size(name: str, value: Length, least: int) -> Poly:
-    """Return a length or count given by the user.
+    """Return a length or count that the user gave as a polynomial.
 
     Raises:
-        PatternError: it is not a size, or a number below ``least``.
+        PatternError: it is neither a size nor a whole number of at least ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, Poly | int):
         raise PatternError(f"{name} is {value!r}; give a whole number or a size")
@@ -96,7 +96,7 @@ def _size(name: str, value: Length, least: int) -> Poly:
 
 
 def array(name: str, type: DataType) -> Pattern:
-    """Return an input of the program: ``array("A", f32[N, M])``. Scalars are inputs likewise.
+    """Return an input of the program, as in ``array("A", f32[N, M])`` or ``array("a", f32)``.
 
     Raises:
         PatternError: the name cannot be an identifier in C and Python, or no type is given.
@@ -110,7 +110,12 @@ def array(name: str, type: DataType) -> Pattern:
 
 
 def map(f: Pattern, level: MapLevel | None = None) -> Pattern:
-    """Apply ``f`` to every element, run by a level (``nodes.MapLevel``) if one is given."""
+    """Apply ``f`` to every element.
+
+    Args:
+        f: the function of an element.
+        level: the level (`nodes.MapLevel`) that runs the iterations; None to decide it later.
+    """
     return noted(Map(_pattern("map", f), _checked_level(level)))
 
 
@@ -131,17 +136,17 @@ def map3(f: Pattern) -> Pattern:
 
 
 def map_glb(f: Pattern, dim: int = 0) -> Pattern:
-    """Apply ``f`` to every element, spread over all threads of dimension ``dim``."""
+    """Apply ``f`` to every element, distributed over all threads of dimension ``dim``."""
     return map(f, _grid("glb", dim))
 
 
 def map_wrg(f: Pattern, dim: int = 0) -> Pattern:
-    """Apply ``f`` to every element, spread over the work-groups of dimension ``dim``."""
+    """Apply ``f`` to every element, distributed over the work-groups of dimension ``dim``."""
     return map(f, _grid("wrg", dim))
 
 
 def map_lcl(f: Pattern, dim: int = 0) -> Pattern:
-    """Apply ``f`` to every element, spread over the threads of a group in dimension ``dim``."""
+    """Apply ``f`` to every element, distributed over a group's threads in dimension ``dim``."""
     return map(f, _grid("lcl", dim))
 
 
@@ -156,12 +161,12 @@ def map_unroll(f: Pattern) -> Pattern:
 
 
 def map_par(f: Pattern) -> Pattern:
-    """Apply ``f`` to every element, spread over the cores of a CPU."""
+    """Apply ``f`` to every element, distributed over the cores of a CPU."""
     return map(f, PAR)
 
 
 def map_simd(f: Pattern) -> Pattern:
-    """Apply ``f`` to every element, spread over the lanes of vectors."""
+    """Apply ``f`` to every element, distributed over the lanes of vectors."""
     return map(f, SIMD)
 
 
@@ -177,9 +182,9 @@ def _grid(kind: str, dim: int) -> MapLevel:
 
 
 def reduce(f: Pattern, init: Pattern | Number, level: MapLevel | None = None) -> Pattern:
-    """Return ``[T]n -> U``: ``acc = f(acc, x)`` over all elements, from ``init``.
+    """Return ``[T]n -> U``: ``acc = f(acc, x)`` over all elements, starting from ``init``.
 
-    Lift gives an array of one element; here, as in RISE, it is the element.
+    As in RISE, the result is a scalar; Lift returns an array of one element.
     """
     return noted(Reduce(_pattern("reduce", f), _value(init), _checked_level(level)))
 
@@ -200,12 +205,12 @@ def split(length: Length) -> Pattern:
 
 
 def slide(size: Length, step: Length) -> Pattern:
-    """Return windows of ``size`` elements, each ``step`` after the one before."""
+    """Return windows of ``size`` elements; each starts ``step`` elements after the previous one."""
     return noted(Slide(_size("slide's size", size, 1), _size("slide's step", step, 1)))
 
 
 def slide_seq(size: Length, step: Length) -> Pattern:
-    """Return `slide` for a `map_seq` that reads the windows in order, each kept in registers."""
+    """Return `slide` for a `map_seq` that reads windows in order and keeps them in registers."""
     return noted(SlideSeq(_size("slide_seq's size", size, 1), _size("slide_seq's step", step, 1)))
 
 
@@ -218,7 +223,7 @@ def slide2(size: Length, step: Length) -> Pattern:
 def slide3(size: Length, step: Length) -> Pattern:
     """Return cubic windows: from ``[[[T]l]m]n``, windows of size x size x size in three dimensions.
 
-    After Lift: windows of planes, in which the two dimensions of `slide2` come after the first.
+    The construction is Lift's: windows of planes, then `slide2` in each plane.
     """
     swap = Map(transpose)
     whole = pipe(Map(slide2(size, step)), slide(size, step), swap, Map(swap))
@@ -226,10 +231,15 @@ def slide3(size: Length, step: Length) -> Pattern:
 
 
 def pad(left: Length, right: Length, boundary: str | Number) -> Pattern:
-    """Return a pattern that pads both ends, by `clamp`, `wrap` or `mirror`, or with one value.
+    """Return a pattern that pads both ends.
+
+    Args:
+        left: the number of elements before the first.
+        right: the number of elements after the last.
+        boundary: `clamp`, `wrap` or `mirror`, or a number that fills the padding.
 
     Raises:
-        PatternError: the boundary is not known.
+        PatternError: the boundary is unknown.
     """
     sides = _size("pad's left", left, 0), _size("pad's right", right, 0)
     if isinstance(boundary, str):
@@ -259,17 +269,20 @@ def crop(length: Length) -> Pattern:
 
 
 def crop2(rows: Length, columns: Length) -> Pattern:
-    """Return the first rows, and of each the first columns."""
+    """Return the first ``columns`` elements of each of the first ``rows`` rows."""
     return noted(pipe(crop(rows), Map(crop(columns))))
 
 
 def gather(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
-    """Element i is element ``index(i, n)`` of the input: ``gather(lambda i, n: n - 1 - i)``."""
+    """Return an array whose element i is element ``index(i, n)`` of the input, n its length.
+
+    ``gather(lambda i, n: n - 1 - i)`` reverses the input.
+    """
     return noted(Gather(_index("gather", index)))
 
 
 def scatter(index: Callable[[Poly, Poly], Poly | int]) -> Pattern:
-    """Element i of the input becomes element ``index(i, n)``, a permutation."""
+    """Move element i of the input to position ``index(i, n)``, which must be a permutation."""
     return noted(Scatter(_index("scatter", index)))
 
 
@@ -285,7 +298,7 @@ def _index(where: str, index: Callable[[Poly, Poly], Poly | int]) -> Poly:
 
 
 def iterate(count: int, f: Pattern) -> Pattern:
-    """``f`` applied ``count`` times."""
+    """Apply ``f`` ``count`` times."""
     _size("iterate's count", count, 0)
     return noted(Iterate(count, _pattern("iterate", f)))
 
@@ -296,28 +309,28 @@ def at(*indices: Length) -> Pattern:
 
 
 def get(index: int) -> Pattern:
-    """Return the component of a tuple with a fixed number."""
+    """Return component ``index`` of a tuple, counted from 0."""
     _size("get's index", index, 0)
     return noted(Get(index))
 
 
 def fork(*items: Pattern) -> Pattern:
-    """Return a tuple of all items on the same value."""
+    """Apply every item to the same value; the results are a tuple."""
     return noted(Fork(tuple(_pattern("fork", item) for item in items)))
 
 
 def par(*items: Pattern) -> Pattern:
-    """Return a tuple of every item on its component."""
+    """Apply each item to the corresponding component of a tuple; the results are a tuple."""
     return noted(Par(tuple(_pattern("par", item) for item in items)))
 
 
 def repeat(length: Length) -> Pattern:
-    """Return the same value ``length`` times."""
+    """Return an array that repeats a value ``length`` times."""
     return noted(Repeat(_size("repeat's length", length, 1)))
 
 
 def generate(length: Length, f: Pattern | None = None) -> Pattern:
-    """Return ``f(0), f(1), ...``: an array made from its indices (i32); without f, the indices."""
+    """Return the array ``f(0), f(1), ..., f(length - 1)``; without ``f``, the i32 indices."""
     made = Indices(_size("generate's length", length, 1))
     return noted(made if f is None else pipe(made, Map(_pattern("generate", f))))
 
@@ -325,22 +338,22 @@ def generate(length: Length, f: Pattern | None = None) -> Pattern:
 def table(values: Sequence[Number], type: ScalarType) -> Pattern:
     """Return an array of fixed numbers."""
     if not values:
-        raise PatternError("a table without values")
+        raise PatternError("a table needs at least one value")
     return noted(TablePattern(tuple(values), type))
 
 
 def to_global(f: Pattern) -> Pattern:
-    """``f``, its result stored in global memory (a buffer of the program)."""
+    """Apply ``f`` and store its result in global memory (a buffer of the program)."""
     return noted(To("global", _pattern("to_global", f)))
 
 
 def to_local(f: Pattern) -> Pattern:
-    """``f``, its result stored in the local memory of a work-group."""
+    """Apply ``f`` and store its result in the local memory of a work-group."""
     return noted(To("local", _pattern("to_local", f)))
 
 
 def to_private(f: Pattern) -> Pattern:
-    """``f``, its result stored in the private memory of a thread."""
+    """Apply ``f`` and store its result in the private memory of a thread."""
     return noted(To("private", _pattern("to_private", f)))
 
 
@@ -357,7 +370,10 @@ def _value(init: Pattern | Number) -> Pattern:
 
 
 class TracedParameter(Operand):
-    """A parameter while `fun` runs the user's function: a value, or an array to index."""
+    """A parameter that records its uses while `fun` runs the user's function.
+
+    It represents a scalar, or an array that the function indexes.
+    """
 
     __slots__ = ("_reads", "_route")
 
@@ -365,7 +381,7 @@ class TracedParameter(Operand):
         self._reads, self._route = reads, route
 
     def expression(self) -> Expr:
-        """Return the scalar that is read by this route."""
+        """Return the scalar at this position of the parameter."""
         return self._reads.setdefault(self._route, Arg(len(self._reads)))
 
     def __iter__(self) -> Iterator[TracedParameter]:
@@ -384,23 +400,23 @@ def fun(
     associative: bool = False,
     types: Sequence[ScalarType | None] | None = None,
 ) -> Pattern:
-    """Make a user function from a Python function of numbers; it is a decorator, too.
+    """Make a user function from a Python function of numbers; also usable as a decorator.
 
-    The function is run once, with parameters that record what is done with them. A parameter
+    The function runs once, with parameters that record the operations on them. A parameter
     may be an array of fixed size, which is indexed: ``fun(lambda w: w[0, 1] + w[2, 1])``. With
     several parameters the pattern takes a tuple. Annotations such as ``x: f32`` are checked.
 
     Args:
         function: takes numbers or arrays of fixed size, and returns a number.
         name: its name in generated code; by default the function's.
-        associative: that ``f(f(a, b), c) = f(a, f(b, c))`` may be assumed, and that reductions
-            start with a neutral element.
-        types: of the parameters, or of the elements of those that are arrays; None for any. By
-            default those of the annotations.
+        associative: whether rewriting may assume ``f(f(a, b), c) = f(a, f(b, c))``, and that
+            reductions start with a neutral element.
+        types: the type of each parameter, or of its elements if it is an array; None accepts any
+            type. By default the annotations.
 
     Raises:
-        PatternError: the function has no parameters, or takes any number of them, or there are
-            other types than parameters.
+        PatternError: the function has no parameters or a variable number of them, or the number
+            of types differs from the number of parameters.
     """
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -416,7 +432,7 @@ def fun(
     body = expression(body)
     declared = [_declared(p, function) for p in parameters] if types is None else list(types)
     if len(declared) != len(parameters):
-        raise PatternError(f"{called}: {len(declared)} types of {len(parameters)} parameters")
+        raise PatternError(f"{called}: {len(declared)} types for {len(parameters)} parameters")
     if list(reads) != routes[: len(reads)] or len(reads) < len(routes):
         plain = all(route in routes for route in reads)
         if plain:
@@ -435,7 +451,7 @@ def _direct(
     declared: list[ScalarType | None],
     associative: bool,
 ) -> Pattern:
-    """Return a function of scalars with its parameters reordered or some left out."""
+    """Return the pattern of a function that reads scalar parameters, all or some, in any order."""
     from tilewright.patterns.scalar import replaced
 
     order = tuple(Arg(routes.index(route)) for route in reads)
@@ -452,7 +468,7 @@ def _points(
     declared: list[ScalarType | None],
     associative: bool,
 ) -> Pattern:
-    """Return a function of elements of arrays: they are read first, then combined."""
+    """Return the pattern of a function of arrays: it reads the used elements, then combines."""
     names, types = [], []
     for route in reads:
         position = next(i for i, start in enumerate(routes) if route[: len(start)] == start)

@@ -1,14 +1,14 @@
 """Cache lines that the threads of a warp touch together (Lift 2020, section 4.2.3).
 
-The mean is over all warps of all groups and all iterations, none of them walked: how many lines a
-warp touches depends on the distances of its lanes' addresses, and on where in a line they begin.
-Both repeat from iteration to iteration, so that it suffices to look at one period.
+The mean is over all warps, groups and iterations, but no iteration is enumerated: the number of
+lines that a warp touches depends on the distances between its lanes' addresses and on the position
+of the first address in its line. Both are periodic over the iterations, so one period suffices.
 
 | symbol | meaning |
 |---|---|
 | round | iterations of a loop that the threads of a group execute together |
-| step | by how much a loop variable grows from one round to the next |
-| residue | where in a line an address is, in elements |
+| step | the increment of a loop variable from one round to the next |
+| residue | the position of an address in its line, in elements |
 | lane | the number of a thread in its group |
 """
 
@@ -43,7 +43,7 @@ Numbers: TypeAlias = tuple[int, int, int]
 
 WARP = 32  # threads in a warp of an NVIDIA GPU (section 3.1)
 LINE = 128  # bytes of a cache line (section 4.2.3)
-MOST_CASES = 1024  # combinations of rounds looked at where indices have quotients; else a sample
+MOST_CASES = 1024  # combinations of rounds evaluated for indices with quotients; more are sampled
 # For each number n of elements in a line: i - k and i + k modulo n, of shape (n, n).
 _LENGTHS = [LINE >> k for k in range(8)]
 _CIRCLES = {n: (np.arange(n)[:, None] - np.arange(n)) % n for n in _LENGTHS}
@@ -55,8 +55,8 @@ class _Rounds:
     """The rounds of a loop.
 
     Args:
-        dim: the dimension of the threads that share it; None if each runs all of it.
-        rest: iterations of a last round that only some threads execute; 0 without one.
+        dim: the dimension of the threads that share the loop; None if each thread runs all of it.
+        rest: iterations of the last round, if only some threads execute it; else 0.
     """
 
     variable: LoopVariable
@@ -74,18 +74,22 @@ def mean_lines(
 ) -> list[float]:
     """Return the lines that a warp touches in each access, on average.
 
-    Borders are left out: indices are as they are inside of a grid (section 4.4). The mean is exact
-    unless quotients and rests in an index have more than `MOST_CASES` combinations of rounds.
+    Borders are ignored: indices are those of the interior of a grid (section 4.4). The mean is
+    exact unless quotients and remainders in an index need more than `MOST_CASES` combinations of
+    rounds.
 
     Args:
         kernel: the kernel.
-        around: the loops around all the accesses.
-        accesses: an index with the bytes of an element, for each.
-        known: the program's sizes.
+        around: the loops around the accesses.
+        accesses: per access, its index and the bytes of an element.
+        known: the values of the program's sizes.
+
+    Returns:
+        Mean lines per warp and execution, one per access.
     """
     threads = kernel.launch.threads
     rounds = [_rounds(loop, threads, known) for loop in around]
-    # Accesses whose indices differ by a constant, as those of a stencil, have all but it in common.
+    # Accesses whose indices differ by a constant, as in a stencil, share all other computations.
     made: dict[tuple[Poly, int], Any] = {}
     found = []
     for index, size in accesses:
@@ -110,7 +114,7 @@ def _rounds(loop: ForLoop, threads: Numbers, known: Mapping[str, int]) -> _Round
 
 @lru_cache(10_000)
 def _inner(index: Poly, known: tuple[tuple[str, int], ...]) -> tuple[Poly, int]:
-    """Return an index away from the borders, for known sizes: and apart its constant."""
+    """Return an index in the interior for known sizes: its variable part, and its constant."""
     sizes = dict(known)
 
     def change(atom: Atom) -> Poly | None:
@@ -129,8 +133,8 @@ class _Lanes:
 
     Args:
         threads: of a group.
-        bound: in each dimension, the number of threads that execute the access.
-        stride: elements from a thread to the next one in each dimension.
+        bound: the number of threads that execute the access, per dimension.
+        stride: elements between the addresses of neighbouring threads, per dimension.
     """
 
     threads: Numbers
@@ -140,7 +144,7 @@ class _Lanes:
     def places(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return the place of each lane of whole warps in each dimension, each of shape (lanes,).
 
-        Lanes behind the last thread are included.
+        Lanes past the last thread are included.
         """
         x, y, _ = self.threads
         lane = np.arange(-(-prod(self.threads) // WARP) * WARP)
@@ -159,12 +163,12 @@ class _Lanes:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Executions of an access in which the same threads take part.
+    """Executions of an access by the same set of threads.
 
     Args:
-        residues: how often addresses begin at each residue, of shape (residues,).
-        lines: of all warps of a group together, for each residue, of shape (residues,).
-        warps: the number of warps that `lines` is the sum of.
+        residues: the number of executions per residue of the first address, (residues,).
+        lines: lines touched by all warps of a group, per residue, (residues,).
+        warps: the number of warps that `lines` sums.
     """
 
     residues: Any
@@ -223,12 +227,12 @@ def _plain(monomial: Any) -> bool:
 
 @lru_cache(10_000)
 def _moves(shift: int, first: int, count: int, per_line: int) -> Any:
-    """Return how often some rounds of a loop add each residue, of shape (residues,).
+    """Return how many rounds of a loop shift addresses by each residue, of shape (residues,).
 
     Args:
-        shift: what a round adds.
-        first: the first of the rounds.
-        count: their number.
+        shift: elements that one round adds to an address.
+        first: the number of the first round.
+        count: the number of rounds.
         per_line: the number of residues.
     """
     period = per_line // gcd(per_line, shift)
@@ -238,12 +242,12 @@ def _moves(shift: int, first: int, count: int, per_line: int) -> Any:
 
 
 def _representatives(r: _Rounds, last: bool, period: int | None) -> tuple[IntArray, IntArray]:
-    """Return rounds that stand for all full ones (or the last one), and how many each stands for.
+    """Return representative rounds, and the number of rounds that each represents.
 
     Args:
         r: the loop.
-        last: whether it is about the last round.
-        period: by how much the variable grows until lines repeat; None if they never do.
+        last: represent the last, partial round instead of the full ones.
+        period: growth of the variable after which lines repeat; None if they never do.
     """
     if last:
         return np.array([r.full]), np.array([1])
@@ -253,10 +257,10 @@ def _representatives(r: _Rounds, last: bool, period: int | None) -> tuple[IntArr
 
 
 def _period(p: Poly, variable: LoopVariable, modulus: int) -> int | None:
-    """Return by how much a variable may grow so that ``p`` grows by a multiple of a number.
+    """Return a growth of a variable for which ``p`` grows by a multiple of ``modulus``.
 
-    It then grows by the same amount for all values of the other variables. None if no growth is
-    known to be like that.
+    The growth of ``p`` must be the same for all values of the other variables. None if no such
+    growth is known.
     """
     found = 1
     for monomial, c in p.terms:
@@ -294,14 +298,15 @@ def _varied(
     residues: Any,
     lanes: _Lanes,
 ) -> list[_Part]:
-    """Return the executions of an index with quotients and rests of some loop variables.
+    """Return the executions of an index with quotients and remainders of some loop variables.
 
     Args:
-        rest: its terms that are not linear.
-        linear: factors of the others.
-        varied: loops of the variables in `rest`, rounds to look at, and what they stand for.
-        residues: how often each residue occurs over the rounds of the other loops.
-        lanes: with the strides of the linear terms.
+        rest: the non-linear terms of the index.
+        linear: the factors of the linear terms.
+        varied: per loop of a variable in `rest`: the loop, its representative rounds, and how many
+            rounds each represents.
+        residues: the number of executions per residue over the rounds of the other loops.
+        lanes: the threads, with the strides of the linear terms.
     """
     shape = tuple(len(k) for _, k, _ in varied)
     count = prod(shape)
@@ -314,7 +319,7 @@ def _varied(
         address = address + linear.get(r.variable, 0) * start
         weight = weight * times[case]
     address = np.broadcast_to(address + evaluate(rest, values), (len(chosen), places[0].size))
-    # Many cases differ only in where they begin.
+    # Many cases differ only in their first address.
     distances = np.ascontiguousarray(address - address[:, :1])
     rows = distances.view(np.dtype((np.void, distances.strides[0]))).ravel()
     _, first, same = np.unique(rows, return_index=True, return_inverse=True)
@@ -329,19 +334,19 @@ def _varied(
 
 
 def _by_residue(address: IntArray, active: Any, per_line: int) -> tuple[Any, int]:
-    """Return lines of all warps, by what is added to all addresses; and the warps with any lane.
+    """Return the lines touched by all warps, per offset of their addresses, and the active warps.
 
     Args:
         address: in elements, of shape (lanes,).
         active: the lanes that execute the access, of shape (lanes,).
-        per_line: elements of a line.
+        per_line: elements per line.
 
     Returns:
-        Numbers of shape (per_line,), and how many warps they are the sum of.
+        Lines, of shape (per_line,), and the number of warps that they sum.
     """
     warps = active.reshape(-1, WARP)
     used = np.flatnonzero(warps.any(axis=1))
-    # Lanes that do not take part go where the warp's first active lane goes.
+    # Inactive lanes get the address of the warp's first active lane, so they add no line.
     lanes = np.where(warps, np.arange(WARP), warps.argmax(axis=1)[:, None])[used]
     ordered = np.sort(address[lanes + used[:, None] * WARP], axis=1)
     line = (ordered[:, None] + np.arange(per_line)[:, None]) // per_line

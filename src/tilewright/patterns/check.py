@@ -1,8 +1,8 @@
 """Type checking: the type of a pattern's result, and its requirements on the sizes.
 
 Types flow from the inputs through the pattern; lengths are polynomials in the program's sizes.
-What can be decided for all sizes is decided here. The rest, such as "4 divides N", is collected
-as requirements, which are checked when the sizes are known.
+Conditions that hold, or fail, for all sizes are decided here. The others, such as "4 divides N",
+become requirements, which are checked when the sizes are known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SizeRequirement:
     pattern: n.Pattern
 
     def sizes(self) -> set[str]:
-        """Return the names of the sizes that it depends on."""
+        """Return the names of the sizes that the requirement depends on."""
         of = [self.value]
         if isinstance(self.pattern, n.Gather | n.Scatter):
             of.append(self.pattern.index)
@@ -64,10 +64,10 @@ class SizeRequirement:
         return {name for name in names if not name.startswith("_")}
 
     def check(self, known: Mapping[str, int]) -> None:
-        """Check it for known sizes.
+        """Check the requirement for known sizes.
 
         Raises:
-            SizeError: it does not hold.
+            SizeError: the requirement does not hold.
         """
         if wrong := self.violated(known):
             raise SizeError(
@@ -75,7 +75,7 @@ class SizeRequirement:
             )
 
     def violated(self, known: Mapping[str, int]) -> str:
-        """Return why it does not hold for known sizes; nothing if it does."""
+        """Return why the requirement fails for known sizes; an empty text if it holds."""
         try:
             return self._wrong(evaluate(self.value, known), known)
         except NotWhole as error:
@@ -110,10 +110,15 @@ class Mismatch(Exception):
 
 
 def type_of(p: n.Pattern, given: DataType = UNIT) -> DataType:
-    """Return the type of a pattern's result for the type of its input (a program needs none).
+    """Return the type of a pattern's result.
+
+    Args:
+        p: the pattern.
+        given: the type of its input; a program has none.
 
     Raises:
-        PatternTypeError: they do not fit; with both types, the pattern and the place.
+        PatternTypeError: a pattern gets an input of the wrong type. The message has both types, the
+            pattern and its source line.
     """
     return _checked(p, given)[0]
 
@@ -232,7 +237,7 @@ def _unzip(p: n.Unzip, given: DataType) -> DataType:
 def _exact(
     p: n.Pattern, given: DataType, top: Poly, bottom: Poly, what: str
 ) -> tuple[Poly, set[Any]]:
-    """Return ``top / bottom``, and that it be a whole number unless that is plain."""
+    """Return ``top / bottom``, and the requirement that it is whole unless that always holds."""
     try:
         quotient = top / bottom
     except ValueError:
@@ -419,7 +424,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
 
 
 def child_inputs(p: n.Pattern, given: DataType) -> tuple[DataType, ...]:
-    """Return the types of the inputs of `nodes.children`, for the type of the pattern's input."""
+    """Return the input type of each of `nodes.children`, for the type of the pattern's input."""
     if isinstance(p, n.Pipe):
         kinds = [given] if p.stages else []
         for stage in p.stages[:-1]:

@@ -1,4 +1,4 @@
-"""Compiles programs to functions of NumPy arrays."""
+"""Compilation of programs to functions of NumPy arrays, and to source files."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from tilewright.patterns.places import located
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
-# Without these, a square root sets errno, a division may trap, and dividing by a constant is not
-# multiplying by its inverse: loops stay without vectors. The last one changes results by an ulp.
+# Without these flags, GCC does not vectorise loops in which a square root may set errno, a division
+# may trap, or a division by a constant cannot become a multiplication. The last flag changes
+# results by up to one ulp.
 VECTORS = ("-fno-math-errno", "-fno-trapping-math", "-freciprocal-math")
-# With gcc 12, costs of AMD's processors load the same vector again as an operand of every
-# instruction that reads it, and threaded jumps turn nested minimums of vectors into masks.
+# GCC 12: its cost tables for AMD processors reload a vector in every instruction that reads it;
+# jump threading turns nested vector minimums into masks.
 GCC = ("-mtune=generic", "-fno-thread-jumps")
 FAST = ("-O3", "-march=native", *VECTORS)
 COMPILE_SECONDS = 120
@@ -52,16 +53,16 @@ class CKernel(CompiledPattern):
     def __call__(
         self, *arrays: Any, threads: int | None = None, sizes: Mapping[str, int] | None = None
     ) -> Any:
-        """Run it.
+        """Run the program.
 
         Args:
-            arrays: one for each input.
-            threads: cores to use; by default all that this process may use.
-            sizes: sizes that no input's shape determines.
+            arrays: one array per input.
+            threads: CPU cores to use; by default all that this process may use.
+            sizes: values of sizes that no input's shape determines, by name.
 
         Raises:
             SizeError: arrays or sizes do not fit the program.
-            PatternError: arrays of another type, or an impossible number of threads.
+            PatternError: an array has the wrong type, or the number of threads is below 1.
         """
         bound = self.bound(*arrays, threads=threads, sizes=sizes)
         bound.run()
@@ -70,7 +71,7 @@ class CKernel(CompiledPattern):
     def bound(
         self, *arrays: Any, threads: int | None = None, sizes: Mapping[str, int] | None = None
     ) -> BoundKernel:
-        """Return it with its arguments, to be run often; takes and raises what a call does."""
+        """Bind arguments for repeated runs; arguments and errors are those of a call."""
         cores = ctypes.c_int(_threads(threads))
         given, known = self.prepare(arrays, sizes)
         made = self.memory(known)
@@ -91,18 +92,19 @@ def compile(
     """Compile a program to a callable `CompiledPattern`.
 
     Args:
-        program: patterns that start at their inputs. In C, maps that no rule decided on run in
-            loops, the outermost one on all cores. For a grid of threads, a program without
-            any decision is run by all threads, one for each element of its outer dimensions.
+        program: patterns that start at their inputs. In C, maps without a level run in loops, the
+            outermost one on all cores. On a grid of threads, a program whose maps have no level
+            runs with one thread per element of its outer dimensions.
         target: ``c``: C with OpenMP; ``opencl``: on the first OpenCL device; ``cuda``: on the first
             CUDA GPU.
         name: the name of the function.
-        launch: threads of a grid, instead of the default (`codegen.grid`).
+        launch: work-groups and threads, instead of the default (`codegen.grid`).
 
     Raises:
         PatternTypeError: the program is not well typed.
-        MappingError: the target cannot run it as it is mapped; says what to change.
-        CompileError: no compiler or device is found, or it refuses the source.
+        LoweringError: the target cannot run the levels or memories of the program; the message says
+            what to change.
+        CompileError: no compiler or device is found, or the compiler rejects the source.
     """
     if target == "c":
         code = generate(program, _name(name))
@@ -125,7 +127,7 @@ def compile(
 def source(
     program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
 ) -> str:
-    """Return the source of a program, for any of `TARGETS`; as `compile`, without compiling it."""
+    """Return the source of a program for one of `TARGETS`; arguments and errors as `compile`."""
     if target not in TARGETS:
         raise PatternError(f"target {target!r}; known are {', '.join(TARGETS)}")
     if target == "c":
@@ -137,7 +139,7 @@ def source(
 def grid_code(
     program: n.Pattern, name: str, launch: ThreadGrid | None
 ) -> tuple[Code, tuple[GridKernel, ...]]:
-    """Return the code of a program for a grid of threads, and its kernels; raises as `compile`."""
+    """Return the code of a program for a grid of threads, and its kernels; errors as `compile`."""
     code = generate(default_grid(program), _name(name))
     try:
         code.body = with_vectors(code.body, multiples(requirements(program)), code.reserved)
@@ -151,7 +153,7 @@ def header(program: n.Pattern, name: str = "kernel") -> str:
 
     Raises:
         PatternTypeError: the program is not well typed.
-        LoweringError: it cannot be compiled as it is mapped.
+        LoweringError: C cannot run the levels or memories of the program.
     """
     code = generate(program, _name(name))
     said = [f"{b.name}: {b.type} of {b.size} elements" for b in code.outputs]
@@ -161,10 +163,10 @@ def header(program: n.Pattern, name: str = "kernel") -> str:
 def host(
     program: n.Pattern, target: str = "c", name: str = "kernel", launch: ThreadGrid | None = None
 ) -> str:
-    """Return a file to keep, which runs a program without Python: its kernels, and ``NAME_run``.
+    """Return a source file that runs a program without Python: its kernels, and ``NAME_run``.
 
-    For ``c`` and ``opencl`` it is C, for ``cuda`` CUDA C++. Arguments and errors are those of
-    `source`; `header` declares the function.
+    The file is C for ``c`` and ``opencl``, CUDA C++ for ``cuda``. `header` declares the function.
+    Arguments and errors are those of `source`.
     """
     text = source(program, target, name, launch)
     if target == "c":
@@ -189,10 +191,13 @@ def launch_sizes(
 def launches(
     program: n.Pattern, name: str = "kernel", launch: ThreadGrid | None = None
 ) -> dict[str, tuple[tuple[Poly, Poly, Poly], tuple[int, int, int]]]:
-    """Return groups, in the program's sizes, and threads in a group, of the kernels in a source.
+    """Return the launch of each kernel of a program on a grid of threads.
 
-    They are in the order in which the kernels run, for a grid of threads. Arguments and errors are
-    those of `compile`.
+    Arguments and errors are those of `compile`.
+
+    Returns:
+        By kernel name, in the order in which the kernels run: the number of work-groups per
+        dimension, in the program's sizes, and the threads of a group per dimension.
     """
     kernels = grid_code(program, name, launch)[1]
     return {kernel.name: (kernel.groups, kernel.launch.threads) for kernel in kernels}
@@ -200,13 +205,15 @@ def launches(
 
 def _name(name: str) -> str:
     if not name.isidentifier() or not name.isascii():
-        raise PatternError(f"name {name!r}; give one of letters and digits")
+        raise PatternError(
+            f"name {name!r}; give a C identifier of ASCII letters, digits and underscores"
+        )
     return name
 
 
 @cache
 def compiler() -> str:
-    """Return the C compiler: that of the environment variable CC, else the first that is found.
+    """Return the path of the C compiler: ``$CC`` if it is set, else the first of gcc, clang and cc.
 
     Raises:
         CompileError: none is installed.
@@ -226,7 +233,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @cache
 def options() -> tuple[str, ...]:
-    """Return how the compiler optimises: `FAST`, and what only GCC knows; raises as `compiler`."""
+    """Return the optimisation flags: `FAST`, with GCC also `GCC`; errors as `compiler`."""
     command = [compiler(), "--version"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return FAST if "clang" in said.lower() else (*FAST, *GCC)
@@ -234,7 +241,14 @@ def options() -> tuple[str, ...]:
 
 @cache
 def built(source: str, optimisation: tuple[str, ...] | None = None) -> Path:
-    """Return the shared library of a C source, compiled once in this process.
+    """Compile a C source to a shared library, once per process.
+
+    Args:
+        source: the C source.
+        optimisation: compiler flags; None for `options`.
+
+    Returns:
+        The path of the library.
 
     Raises:
         CompileError: the compiler fails; the message has its first error.

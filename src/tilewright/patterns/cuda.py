@@ -1,4 +1,4 @@
-"""Programs run on the first CUDA GPU: NVRTC compiles them for it, the driver runs them."""
+"""Execution on the first CUDA GPU: NVRTC compiles the kernels, the driver runs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CudaDriver:
         library: the driver's functions.
 
     Raises:
-        CompileError: it finds no GPU.
+        CompileError: the driver finds no GPU.
     """
 
     def __init__(self, library: Any) -> None:
@@ -51,7 +51,7 @@ class CudaDriver:
         """Call a function of the driver.
 
         Raises:
-            CompileError: it fails; with the driver's words.
+            CompileError: the call fails; the message is the driver's.
         """
         status = getattr(self._library, function)(*arguments)
         if status:
@@ -65,7 +65,7 @@ class CudaDriver:
         self.call("cuCtxSetCurrent", self._context)
 
     def functions(self, cubin: bytes, names: Sequence[str]) -> list[ctypes.c_void_p]:
-        """Return the kernels of some machine code."""
+        """Load machine code, and return its kernels by position in ``names``."""
         module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(cubin))
         found = [ctypes.c_void_p() for _ in names]
@@ -84,12 +84,12 @@ class CudaArray:
         weakref.finalize(self, _freed, driver, self.pointer.value)
 
     def write(self, array: Array) -> None:
-        """Copy an array to it."""
+        """Copy an array to the GPU."""
         source = ctypes.c_void_p(array.ctypes.data)
         self._driver.call("cuMemcpyHtoD_v2", self.pointer, source, ctypes.c_size_t(self.size))
 
     def read(self, array: Array) -> None:
-        """Copy it to an array."""
+        """Copy this memory to an array on the host."""
         target = ctypes.c_void_p(array.ctypes.data)
         self._driver.call("cuMemcpyDtoH_v2", target, self.pointer, ctypes.c_size_t(self.size))
 
@@ -101,7 +101,7 @@ def _freed(driver: CudaDriver, pointer: int) -> None:
 
 @cache
 def driver() -> CudaDriver:
-    """Return the driver, opened once.
+    """Return the driver, opened once per process.
 
     Raises:
         CompileError: there is no driver, or no GPU.
@@ -110,8 +110,8 @@ def driver() -> CudaDriver:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
         raise CompileError(
-            "there is no CUDA driver (libcuda.so.1): run the kernel where a GPU is, or write its "
-            "source with source(program, 'cuda')"
+            "there is no CUDA driver (libcuda.so.1): run the kernel on a machine with a GPU, or "
+            "write its source with source(program, 'cuda')"
         ) from None
     return CudaDriver(library)
 
@@ -130,22 +130,23 @@ class CudaKernel(CompiledPattern):
         self._functions = self._driver.functions(self.binary.cubin, names)
 
     def __call__(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Any:
-        """Run it.
+        """Run the program.
 
         Args:
-            arrays: one for each input.
-            sizes: sizes that no input's shape determines.
+            arrays: one array per input.
+            sizes: values of sizes that no input's shape determines, by name.
 
         Raises:
-            SizeError: arrays or sizes do not fit the program, or 32-bit indices.
-            PatternError: arrays of another type, or the driver fails.
+            SizeError: arrays or sizes do not fit the program, or an array is too long for 32-bit
+                indices.
+            PatternError: an array has the wrong type, or the driver fails.
         """
         bound = self.bound(*arrays, sizes=sizes)
         bound.run()
         return bound.result()
 
     def bound(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> BoundKernel:
-        """Return it with its arguments on the GPU, to be run often; as a call."""
+        """Copy arguments to the GPU for repeated runs; arguments and errors are those of a call."""
         import numpy as np
 
         given, known = self.prepare(arrays, sizes)

@@ -6,11 +6,11 @@ from tilewright.errors import TilewrightError
 
 
 class PatternError(TilewrightError):
-    """A pattern program cannot be used; the message names the cause and the cure."""
+    """A pattern program is invalid; the message names the cause and the cure."""
 
 
 class PatternTypeError(PatternError, TypeError):
-    """A pattern is applied to the wrong type; the message has both types and the source line."""
+    """A pattern gets an input of the wrong type; the message has both types and the line."""
 
 
 class SizeError(PatternError, ValueError):
@@ -18,12 +18,12 @@ class SizeError(PatternError, ValueError):
 
 
 class LoweringError(PatternError):
-    """The loops or memories of a program cannot be compiled for the target."""
+    """The target cannot run the levels of loops, or the memories, of a program."""
 
 
 class CompileError(PatternError):
-    """The compiler is missing or refuses the generated code."""
+    """The compiler or device is missing, or the compiler rejects the generated code."""
 
 
 class RewriteError(PatternError):
-    """A rewrite does not apply; the message says which condition fails, and where."""
+    """A rewrite rule does not apply; the message says which condition fails, and where."""

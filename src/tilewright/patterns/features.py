@@ -3,9 +3,9 @@
 Source: "High-level hardware feature extraction for GPU performance prediction of stencils" (2020),
 section 4 and Table 1.
 
-Counts are totals over all threads as polynomials in the program's sizes; numbers per thread
-follow for known sizes. Deviations from the paper: a loop over threads whose last round is only
-partly full is counted exactly, and a warp that spans several rows of a group is laid out as in
+Counts are totals over all threads, as polynomials in the program's sizes. For known sizes they
+give numbers per thread. There are two deviations from the paper. A loop over threads whose last
+round is partial is counted exactly. A warp that spans several rows of a group is laid out as in
 hardware, not as if dimension 0 continued.
 """
 
@@ -40,8 +40,8 @@ MEMORIES = ("global", "local", "private")
 class Counts:
     """Totals over all threads of a kernel, in the program's sizes.
 
-    Private loads and stores are those of arrays, such as the windows of `slide_seq`.
-    ``if_statements``, ``loop_bodies`` and ``barriers`` count each thread that executes them.
+    Private loads and stores are accesses to private arrays, such as the windows of `slide_seq`.
+    ``if_statements``, ``loop_bodies`` and ``barriers`` count one execution per thread.
     """
 
     global_loads: Poly
@@ -57,7 +57,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Table 1 of the paper: sizes in threads and bytes, counts per thread."""
+    """The features of Table 1 of the paper: sizes in threads and bytes, counts per thread."""
 
     global_size_0: float
     global_size_1: float
@@ -97,7 +97,7 @@ def features(
 
     Raises:
         SizeError: the sizes do not fit the program.
-        MappingError: a grid of threads cannot run it.
+        LoweringError: a grid of threads cannot run the program.
     """
     known = dict(sizes or {})
     for requirement in requirements(program):
@@ -128,11 +128,11 @@ def _number(p: Poly, known: Mapping[str, int]) -> float:
 
 
 def counts(kernel: GridKernel, known: Mapping[str, int]) -> Counts:
-    """Totals over all threads; exact unless an access is guarded by the border of a grid.
+    """Return totals over all threads; exact unless a border test guards an access.
 
     Args:
         kernel: the kernel.
-        known: the program's sizes: only the number of groups depends on them.
+        known: the values of the program's sizes, which determine the number of groups.
     """
     tally = {f.name: poly(0) for f in fields(Counts)}
     for around, together in _by_loops(_accesses(kernel.body, ())).items():
@@ -159,7 +159,7 @@ def _accesses(block: Block, around: tuple[ForLoop, ...]) -> list[_Access]:
 
 
 def _access(a: BufferLoad | StoreStatement, kind: str, around: tuple[ForLoop, ...]) -> _Access:
-    """Return an access; one of a vector is one of an element that is as large."""
+    """Return an access; a vector counts as one element of the vector's size."""
     lanes = lanes_of(a)
     return _Access(a.index / poly(lanes), a.buffer.type.size * lanes, kind, around)
 
@@ -173,7 +173,7 @@ def _executions(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[
 
 
 def _idle_copies(kernel: GridKernel, around: tuple[ForLoop, ...], known: Mapping[str, int]) -> int:
-    """Threads that execute the same iteration: those of dimensions that no loop is spread over."""
+    """Return how many threads execute the same iteration: those of dimensions without a loop."""
     levels = {loop.level for loop in around}
     copies = 1
     groups = kernel.grid(known)
@@ -211,9 +211,9 @@ def _control(
 
 
 def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:
-    """Cache lines that the threads of a warp touch together, on average over global accesses.
+    """Return the mean number of cache lines that a warp touches per global access.
 
-    Accesses weigh as often as they are executed (`cache_lines.mean_lines`).
+    Each access is weighted by its number of executions (`cache_lines.mean_lines`).
     """
     weighted, weight = 0.0, 0.0
     found = [a for a in _accesses(kernel.body, ()) if a.kind.startswith("global")]

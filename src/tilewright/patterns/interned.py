@@ -1,4 +1,4 @@
-"""Nodes that exist once: equal nodes are identical, so that comparing and hashing are free."""
+"""Interned nodes: equal nodes are identical, so comparison and hashing take constant time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TABLE: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 
 def _exact(value: Any) -> Hashable:
-    """Return a key that keeps apart what Python calls equal: 1, 1.0 and True, 0.0 and -0.0."""
+    """Return a key that distinguishes values equal in Python: 1, 1.0 and True; 0.0 and -0.0."""
     if isinstance(value, InternedNode):
         return value
     if isinstance(value, float):
@@ -25,12 +25,12 @@ def _exact(value: Any) -> Hashable:
 
 
 class Interning(type):
-    """Metaclass: calling a class again with the same fields returns the same node."""
+    """Metaclass of nodes: calls of a class with the same fields return the same node."""
 
     if not TYPE_CHECKING:  # the signatures of the classes stay unchanged
 
         def __call__(cls, *args: Any, **named: Any) -> Any:
-            """Make a node, or return the one that is equal."""
+            """Make a node, or return the existing equal one."""
             node = super().__call__(*args, **named)
             key = (cls, *[_exact(getattr(node, name)) for name in cls.__match_args__])
             return _TABLE.setdefault(key, node)
@@ -38,7 +38,7 @@ class Interning(type):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class InternedNode(metaclass=Interning):
-    """Base of nodes. Identity is equality; copies and pickles come back as the same node."""
+    """Base class of nodes. Equality is identity; copying and unpickling return the same node."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, f.name) for f in fields(self))

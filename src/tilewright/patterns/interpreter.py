@@ -1,8 +1,9 @@
-"""The meaning of patterns, on NumPy arrays; every generated kernel is compared with it.
+"""Reference semantics of patterns on NumPy arrays, against which generated kernels are verified.
 
 All elements of enclosing maps are computed at once: a value inside k maps is an array with k
-leading batch axes. An array of tuples is a tuple of arrays, so that zip and unzip do nothing.
-Windows, elements and repetitions are views: copies would need the memory of all neighbourhoods.
+leading batch axes. An array of tuples is a tuple of arrays, so that zip and unzip copy nothing.
+Windows, elements and repetitions are views, because copies of all neighbourhoods need too much
+memory.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ class _Scope:
 
 
 def interpret(program: n.Pattern, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Value:
-    """Run a program on NumPy arrays (or what becomes one), in the order of its inputs.
+    """Run a program on NumPy arrays, or values that NumPy converts to them.
 
     Args:
         program: a pattern that starts at its inputs.
-        arrays: one for each of `nodes.inputs(program)`.
-        sizes: sizes that no input's shape determines.
+        arrays: one array per input, in the order of `nodes.inputs(program)`.
+        sizes: values of sizes that no input's shape determines, by name.
 
     Raises:
         PatternTypeError: the program is not well typed.
-        SizeError: arrays or sizes do not fit it.
+        SizeError: arrays or sizes do not fit the program.
     """
     type_of(program)
     named = conforming(n.inputs(program), arrays)
@@ -72,7 +73,7 @@ def _run(p: n.Pattern, value: Value, given: DataType, scope: _Scope) -> Value:
 
 
 def _each(value: Value, f: Callable[[np.ndarray[Any, Any]], Any]) -> Value:
-    """``f`` on every array of a tuple of arrays."""
+    """Apply ``f`` to an array, or to every array of a tuple of arrays."""
     return tuple(_each(item, f) for item in value) if isinstance(value, tuple) else f(value)
 
 
@@ -242,7 +243,7 @@ def _user(p: n.UserFun, value: Value, given: DataType, scope: _Scope) -> Value:
     _each(value, flat.append)
     result_type = infer(p, given)[0]
     assert isinstance(result_type, ScalarType)
-    with np.errstate(all="ignore"):  # as in C: what divides by zero is infinite
+    with np.errstate(all="ignore"):  # as in C: a division by zero gives infinity
         result = scalar_value(p.body, flat, kinds, result_type)
     return np.broadcast_to(np.asarray(result, result_type.dtype), scope.batch)
 
@@ -250,7 +251,7 @@ def _user(p: n.UserFun, value: Value, given: DataType, scope: _Scope) -> Value:
 def scalar_value(
     e: scalar.Expr, args: list[Any], types: tuple[ScalarType, ...], wanted: ScalarType
 ) -> Any:
-    """Return an expression on arrays, operation by operation in the precision of its type."""
+    """Evaluate an expression on arrays; each operation has the precision of its type."""
     if isinstance(e, scalar.Arg):
         return args[e.index]
     if isinstance(e, scalar.ScalarConst):

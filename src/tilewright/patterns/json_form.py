@@ -1,4 +1,4 @@
-"""Programs as JSON: a list of nodes, each after those that it refers to, the last one the root."""
+"""Programs as JSON: a list of nodes in which operands precede users; the last one is the root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def _name(kind: type[InternedNode]) -> str:
-    """Return a node's name in files: that of its class, without "Pattern" and "Scalar"."""
+    """Return a node's name in files: the name of its class without "Pattern" and "Scalar"."""
     return kind.__name__.removesuffix("Pattern").removeprefix("Scalar")
 
 
@@ -60,7 +60,7 @@ def from_json(data: Any) -> nodes.Pattern:
     """Return the pattern of a JSON value.
 
     Raises:
-        PatternError: it is not what `to_json` writes.
+        PatternError: the value is not in the form that `to_json` writes.
     """
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise PatternError(f"not a pattern program of version {VERSION}")
@@ -103,7 +103,7 @@ def _value(x: Any, made: list[InternedNode]) -> Any:
 
 
 def _index(p: Poly) -> Poly:
-    """With the index of gather and scatter, which is a loop variable, as such."""
+    """Return an index whose atom for gather and scatter is a loop variable again."""
     (((loop, _),), _), *_ = nodes.GATHER_INDEX.terms
     assert isinstance(loop, LoopVariable)
     return substitute(

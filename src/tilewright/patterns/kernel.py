@@ -1,4 +1,4 @@
-"""The common part of compiled programs: checks of arguments, shapes of results."""
+"""The common base of compiled programs: argument checks and result shapes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BoundKernel:
     """A kernel with its arguments and memory, which can be run any number of times.
 
     Args:
-        run: runs it, and returns when it has ended.
+        run: runs the kernel, and returns when it has finished.
         result: returns the results of the last run.
     """
 
@@ -34,10 +34,10 @@ class BoundKernel:
 
 
 def check_index_range(arrays: Sequence[Array]) -> None:
-    """Whether 32-bit indices, as on GPUs, reach all elements of some arrays.
+    """Check that 32-bit indices, which GPU kernels use, reach all elements of the arrays.
 
     Raises:
-        SizeError: they do not.
+        SizeError: an array is too long.
     """
     most = max((a.size for a in arrays), default=0)
     if most > MOST_ELEMENTS:
@@ -45,12 +45,12 @@ def check_index_range(arrays: Sequence[Array]) -> None:
 
 
 class CompiledPattern:
-    """A compiled program. Calling it with arrays, one for each input, returns the result.
+    """A compiled program. A call with one array per input returns the result.
 
     Attributes:
         program: the patterns.
-        source: its source in the target's language.
-        code: the code that the source was printed from.
+        source: the source in the target's language.
+        code: the intermediate code that `source` was printed from.
     """
 
     def __init__(self, program: n.Pattern, code: Code, source: str) -> None:
@@ -65,7 +65,7 @@ class CompiledPattern:
 
         Raises:
             SizeError: arrays or sizes do not fit the program.
-            PatternError: arrays of another type.
+            PatternError: an array has the wrong type.
         """
         given = conforming(self.inputs, arrays)
         known = bind(self.inputs, given, sizes or {})
@@ -79,7 +79,7 @@ class CompiledPattern:
         return given, known
 
     def memory(self, known: Mapping[str, int]) -> dict[Buffer, Array]:
-        """Return the arrays for the results, and for intermediate results of the whole program."""
+        """Allocate arrays for the results and for the program's intermediate results."""
         buffers = [*self.code.outputs, *scratch(self.code)]
         return {b: np.empty(int(evaluate(b.size, known)), b.type.dtype) for b in buffers}
 

@@ -1,8 +1,8 @@
 """The patterns: functions from values to values, without variables, composed with ``>>``.
 
 A program starts at its inputs, so it is a pattern that needs no argument. Patterns are interned
-(`interned`): equal ones are identical. Types are in `typing`, the meaning is in `interpreter`;
-both list the patterns in the order of this file. ``[T]n`` below is an array of n values T.
+(`interned`): equal ones are identical. `check` defines their types and `interpreter` their
+semantics. Below, ``[T]n`` is an array of n values of type T.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.patterns.types import DataType, ScalarType, converted
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pattern(InternedNode):
-    """A function of one value; several values are a tuple. ``a >> b`` is a, then b."""
+    """A function of one value, which may be a tuple. ``a >> b`` applies a, then b."""
 
     def __rshift__(self, other: Pattern) -> Pattern:
         if not isinstance(other, Pattern):
@@ -32,7 +32,7 @@ class Pattern(InternedNode):
         return noted(pipe(self, other))
 
     def __call__(self, *arguments: Pattern) -> Pattern:
-        """Return the pattern of these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
+        """Apply the pattern to these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
         if not arguments:
             return self
         start = arguments[0] if len(arguments) == 1 else Fork(arguments)
@@ -44,28 +44,30 @@ class Pattern(InternedNode):
 
 @singledispatch
 def text(p: Pattern) -> str:
-    """Return a pattern as Python; names of user functions stand for their definitions.
+    """Return a pattern as Python source; user functions appear by name.
 
-    `printing` registers how each pattern is written. Raises TypeError for one that it does not
-    know.
+    `printing` registers a printer per pattern class.
+
+    Raises:
+        TypeError: the class has no printer.
     """
-    raise TypeError(f"{type(p).__name__} is a pattern that printing does not know")
+    raise TypeError(f"{type(p).__name__} has no printer in tilewright.patterns.printing")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pipe(Pattern):
-    """Stages one after the other; none is the identity. Make it with `pipe`."""
+    """A sequence of stages; without stages, the identity. Make it with `pipe`."""
 
     stages: tuple[Pattern, ...]
 
 
 def stages(p: Pattern) -> tuple[Pattern, ...]:
-    """Return the stages of a pipe; another pattern is its only stage."""
+    """Return the stages of a pipe; any other pattern is its own only stage."""
     return p.stages if isinstance(p, Pipe) else (p,)
 
 
 def pipe(*parts: Pattern) -> Pattern:
-    """Compose patterns into a flat pipe; a single stage stays itself."""
+    """Compose patterns into a flat pipe; a single stage is returned unchanged."""
     flat = tuple(stage for part in parts for stage in stages(part))
     return flat[0] if len(flat) == 1 else Pipe(flat)
 
@@ -79,9 +81,9 @@ class MapLevel:
 
     Args:
         kind: ``glb`` all threads, ``wrg`` work-groups, ``lcl`` threads of a group, ``seq`` one
-            thread in a loop, ``unroll`` one thread without a loop, ``par`` cores of a CPU,
-            ``simd`` lanes of vectors that a C compiler forms, ``vec`` lanes of one vector type.
-        dim: dimension of the thread grid, 0 to 2; 0 for all others.
+            thread in a loop, ``unroll`` one thread in unrolled code, ``par`` cores of a CPU,
+            ``simd`` vector lanes chosen by the C compiler, ``vec`` lanes of one vector type.
+        dim: dimension of the thread grid, 0 to 2, for ``glb``, ``wrg`` and ``lcl``; else 0.
     """
 
     kind: str
@@ -95,7 +97,7 @@ SEQ, UNROLL, PAR, SIMD, VEC = (MapLevel(kind) for kind in PLAIN_KINDS)
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Map(Pattern):
-    """``f`` on every element: ``[T]n -> [U]n``. Without a level it is undecided how it runs."""
+    """``[T]n -> [U]n``: ``f`` on every element. If ``level`` is None, the level is undecided."""
 
     f: Pattern
     level: MapLevel | None = None
@@ -103,9 +105,9 @@ class Map(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Pattern):
-    """``[T]n -> U``: ``acc = f(acc, x)`` over all x, from the value of ``init``.
+    """``[T]n -> U``: ``acc = f(acc, x)`` over all x, starting from the value of ``init``.
 
-    `rewriting` may regroup it only where the user function is declared associative.
+    `rewriting` regroups a reduction only if its user function is declared associative.
     """
 
     f: Pattern
@@ -145,9 +147,9 @@ class Slide(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class SlideSeq(Pattern):
-    """`Slide` whose windows a sequential loop reads in order, as RISE's ``rotateValues``.
+    """`Slide` whose windows a sequential loop reads in order, like RISE's ``rotateValues``.
 
-    The loop keeps the window in private memory; a step reads ``step`` new elements per window.
+    The loop keeps the window in private memory. Each iteration reads ``step`` new elements.
     """
 
     size: Poly
@@ -156,7 +158,7 @@ class SlideSeq(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pad(Pattern):
-    """``[T]n -> [T](left + n + right)``, read back into range by ``boundary``."""
+    """``[T]n -> [T](left + n + right)``; ``boundary`` maps indices outside back into range."""
 
     left: Poly
     right: Poly
@@ -165,7 +167,7 @@ class Pad(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PadValue(Pattern):
-    """``[T]n -> [T](left + n + right)`` with a number (in every scalar of T) outside."""
+    """``[T]n -> [T](left + n + right)``; every scalar of the padding is one number."""
 
     left: Poly
     right: Poly
@@ -254,18 +256,18 @@ class Indices(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Literal(Pattern):
-    """``any -> type``: a number; without a type it takes that of the values it meets."""
+    """``any -> type``: a number; without a type, it takes the type of the other operands."""
 
     value: bool | int | float
     type: ScalarType | None
 
     def expression(self) -> Expr:
-        """Return it as a part of a user function: ``fun(lambda a, x: a + x * i64(2))``."""
+        """Return it as a scalar expression, for ``fun(lambda a, x: a + x * i64(2))``."""
         number = ScalarConst(self.value)
         return number if self.type is None else Cast(self.type, number)
 
 
-@converted.register(np.float64)  # NumPy's only floating-point number that is also Python's
+@converted.register(np.float64)  # the only NumPy float type that is a subclass of float
 @converted.register(float)
 @converted.register(int)
 def _literal(x: bool | int | float, type: ScalarType) -> Literal:
@@ -290,12 +292,12 @@ class Input(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class UserFun(Pattern):
-    """A function of scalars (a tuple of them, if there are several), in `scalar`'s language.
+    """A function of scalars (a tuple, if there are several), as an expression of `scalar`.
 
     Args:
-        types: what the parameters are declared as; None if any type will do.
-        associative: whether ``f(f(a, b), c)`` may be computed as ``f(a, f(b, c))``, with an
-            ``init`` that is neutral: the user's promise, which lets reductions be regrouped.
+        types: the declared types of the parameters; None accepts any type.
+        associative: the user's promise that ``f(f(a, b), c) = f(a, f(b, c))`` and that ``init`` is
+            neutral, so that reductions may be regrouped.
     """
 
     name: str
@@ -307,14 +309,14 @@ class UserFun(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class To(Pattern):
-    """``f``, with its result stored in memory: ``global``, ``local`` or ``private``."""
+    """``f``, whose result is stored in ``global``, ``local`` or ``private`` memory."""
 
     space: str
     f: Pattern
 
 
 def children(p: Pattern) -> tuple[Pattern, ...]:
-    """Return the patterns inside a pattern."""
+    """Return the patterns that a pattern directly contains."""
     if isinstance(p, Pipe):
         return p.stages
     if isinstance(p, Fork | Par):
@@ -325,7 +327,7 @@ def children(p: Pattern) -> tuple[Pattern, ...]:
 
 
 def rebuilt(p: Pattern, new: tuple[Pattern, ...]) -> Pattern:
-    """Return the pattern with other patterns inside."""
+    """Return the pattern with its `children` replaced by ``new``."""
     if isinstance(p, Pipe):
         return pipe(*new)
     if isinstance(p, Fork | Par):
@@ -340,14 +342,14 @@ def rebuilt(p: Pattern, new: tuple[Pattern, ...]) -> Pattern:
 
 
 def walk(p: Pattern) -> Iterator[Pattern]:
-    """Yield all patterns in it, itself first; a shared one appears each time that it is used."""
+    """Yield a pattern and all patterns inside; a shared pattern appears once per use."""
     yield p
     for child in children(p):
         yield from walk(child)
 
 
 def inputs(p: Pattern) -> tuple[Input, ...]:
-    """Return the inputs that a program names, in the order of their first use."""
+    """Return the inputs of a program, in the order of their first use."""
     return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, Input)))
 
 
@@ -358,5 +360,5 @@ def user_functions(p: Pattern) -> tuple[UserFun, ...]:
 
 @lru_cache(100_000)
 def computes(p: Pattern) -> bool:
-    """Return whether a pattern computes anything, rather than only changing the layout."""
+    """Return whether a pattern computes values, instead of only changing the layout."""
     return isinstance(p, UserFun | Reduce | To) or any(map(computes, children(p)))

@@ -1,7 +1,7 @@
-"""CUDA source compiled in this process by NVRTC: it needs neither a GPU nor ``nvcc``.
+"""Compilation of CUDA source with NVRTC in this process, without a GPU and without ``nvcc``.
 
-The library is that of the wheel ``nvidia-cuda-nvrtc`` (the extra ``cuda-static``) or of a CUDA
-toolkit. Source of its interface: NVRTC's documentation, version 13.
+NVRTC comes from the wheel ``nvidia-cuda-nvrtc`` (the extra ``cuda-static``) or a CUDA toolkit.
+Source of its interface: NVRTC's documentation, version 13.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True, slots=True)
 class CudaKernelUse:
-    """What a kernel needs.
+    """The resources that a kernel uses.
 
     Args:
-        name: of the function.
-        registers: of a thread.
-        spill_bytes: that a thread stores and loads because it has too few registers.
-        shared_bytes: of a block, as far as they are known before the launch.
+        name: the name of the kernel.
+        registers: registers per thread.
+        spill_bytes: bytes that a thread stores and loads because it has too few registers.
+        shared_bytes: bytes of shared memory per block that are known before the launch.
     """
 
     name: str
@@ -45,7 +45,7 @@ class CudaKernelUse:
 
 @dataclass(frozen=True, slots=True)
 class CudaBinary:
-    """Machine code for a GPU, and what its kernels need."""
+    """Machine code for a GPU, and the resources of its kernels."""
 
     cubin: bytes
     kernels: tuple[CudaKernelUse, ...]
@@ -53,10 +53,10 @@ class CudaBinary:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return NVRTC.
+    """Load NVRTC.
 
     Raises:
-        CompileError: it is not installed.
+        CompileError: NVRTC is not installed.
     """
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
@@ -72,8 +72,12 @@ def library() -> ctypes.CDLL:
 def compile_cuda(source: str, architecture: str = ARCHITECTURE) -> CudaBinary:
     """Compile CUDA source to machine code.
 
+    Args:
+        source: the CUDA source.
+        architecture: the GPU's architecture, as in ``sm_80``.
+
     Raises:
-        CompileError: NVRTC is not installed, or refuses the source; the message has its first
+        CompileError: NVRTC is not installed, or rejects the source; the message has its first
             error.
     """
     nvrtc, program = library(), ctypes.c_void_p()
@@ -96,7 +100,7 @@ def compile_cuda(source: str, architecture: str = ARCHITECTURE) -> CudaBinary:
 
 
 def _bytes(what: str, program: ctypes.c_void_p) -> bytes:
-    """Return a result of NVRTC, ``ProgramLog`` or ``CUBIN``."""
+    """Return an output of NVRTC: ``ProgramLog`` or ``CUBIN``."""
     size, nvrtc = ctypes.c_size_t(), library()
     if getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _SUCCESS:
         return b""

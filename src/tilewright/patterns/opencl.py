@@ -1,4 +1,4 @@
-"""Programs run through pyopencl, on the first OpenCL device."""
+"""Execution on the first OpenCL device, through pyopencl."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ def context() -> Any:
 
 
 def built(source: str, options: tuple[str, ...] = ()) -> Any:
-    """Return the ``pyopencl.Program`` of a source, compiled with options of OpenCL's compiler.
+    """Compile a source to a ``pyopencl.Program``.
+
+    Args:
+        source: the OpenCL C source.
+        options: options of OpenCL's compiler.
 
     Raises:
-        CompileError: no device is found, or it refuses the source.
+        CompileError: no device is found, or its compiler rejects the source.
     """
     import pyopencl as cl
 
@@ -66,22 +70,23 @@ class OpenCLKernel(CompiledPattern):
         self._functions = [cl.Kernel(built, kernel.name) for kernel in kernels]
 
     def __call__(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Any:
-        """Run it.
+        """Run the program.
 
         Args:
-            arrays: one for each input.
-            sizes: sizes that no input's shape determines.
+            arrays: one array per input.
+            sizes: values of sizes that no input's shape determines, by name.
 
         Raises:
-            SizeError: arrays or sizes do not fit the program, or 32-bit indices.
-            PatternError: arrays of another type.
+            SizeError: arrays or sizes do not fit the program, or an array is too long for 32-bit
+                indices.
+            PatternError: an array has the wrong type.
         """
         bound = self.bound(*arrays, sizes=sizes)
         bound.run()
         return bound.result()
 
     def bound(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> BoundKernel:
-        """Return it with its arguments on the device, to be run often; as a call."""
+        """Copy arguments to the device for repeated runs; takes and raises what a call does."""
         import numpy as np
         import pyopencl as cl
 

@@ -1,4 +1,4 @@
-"""The page of a tuned program: its picture, the best kernel with its derivation, all times."""
+"""The page of a tuned program: its graph, the best kernel with its derivation, all times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from tilewright.report.pages import source as listing
 from tilewright.report.table import table
 
 _LABEL = 22  # characters of a node's name in the picture
-_UNIT = "A model that has learnt predicts times relative to the best kernel's, an estimate seconds."
+_UNIT = (
+    "A fitted model predicts times relative to the best kernel's; the estimate predicts seconds."
+)
 
 
 def patterns_page(
@@ -45,7 +47,7 @@ def patterns_page(
     Args:
         tuned: the outcome.
         ranked_by: the model's name.
-        facts: how the page was made, by name.
+        facts: how the page was made: values by name.
     """
     best = tuned.best
     sections = [_program(tuned)]
@@ -84,12 +86,12 @@ def _program(tuned: PatternTuning) -> Section:
     return Section(
         "The program",
         join(picture, folded("As Python", listing(f"{words}\n\n{text(tuned.program)}"))),
-        "Inputs are at the top. A box in the middle is a stage; point at it for all of it.",
+        "Inputs are at the top. A box in the middle is a stage; point at it for its full text.",
     )
 
 
 def program_graph(program: n.Pattern) -> Dag:
-    """Return the stages of a program as a graph; neighbours that only change the layout are one."""
+    """Return the stages of a program as a graph; adjacent layout stages are merged."""
     drawing = _Drawing()
     last = drawing.stages(program, ())
     drawing.node(f"result {type_of(program)}", "output", last, text(program))
@@ -97,14 +99,14 @@ def program_graph(program: n.Pattern) -> Dag:
 
 
 class _Drawing:
-    """Nodes and edges; values are known by the names of the nodes that they come from."""
+    """Nodes and edges under construction; a value is represented by its source nodes' names."""
 
     def __init__(self) -> None:
         self.nodes: list[GraphNode] = []
         self.edges: list[tuple[str, str]] = []
 
     def node(self, name: str, kind: NodeKind, given: Sequence[str], detail: str) -> tuple[str, ...]:
-        """Add a node with a name that no other has."""
+        """Add a node under a unique name."""
         taken = {node.name for node in self.nodes}
         name = name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
         unique = next(
@@ -115,7 +117,7 @@ class _Drawing:
         return (unique,)
 
     def stages(self, p: n.Pattern, given: tuple[str, ...]) -> tuple[str, ...]:
-        """Draw a pipe; return what its result comes from."""
+        """Draw a pipe; return the nodes that its result comes from."""
         layout: list[n.Pattern] = []
         for stage in n.stages(p):
             plain = not isinstance(stage, n.Fork | n.Par | n.Input) and not n.computes(stage)
@@ -210,10 +212,11 @@ def _predictions(tuned: PatternTuning, ranked_by: str) -> Section:
 
 
 def deciding_features(tuned: PatternTuning) -> list[tuple[str, float, float, float]]:
-    """Return features that differ between measured kernels, those that explain most first.
+    """Return features that differ between measured kernels, the most strongly correlated first.
 
-    Each has its name, its value in the fastest kernel, its median, and its correlation with the
-    logarithm of the measured time.
+    Returns:
+        Per feature: name, value in the fastest kernel, median, and correlation with the logarithm
+        of the measured time.
     """
     right = _right(tuned)
     best = tuned.best
@@ -236,7 +239,7 @@ def _features(tuned: PatternTuning, best: MeasuredKernel) -> Section:
     columns = "feature | >fastest | >median | >correlation with the time"
     same = tag("p", "The measured kernels have the same features.")
     content: Html = html_table(table(columns, rows)) if rows else same
-    note = "Correlation of the feature with the logarithm of the time, over the measured kernels."
+    note = "Correlation of the feature with the logarithm of the time over the measured kernels."
     return Section("Features that explain the times", content, note if rows else "")
 
 

@@ -1,7 +1,7 @@
 """Source lines of patterns, for error messages.
 
-Patterns are interned, so a place cannot be part of them: the last places at which a pattern was
-made are kept in a separate table. Of several, an error shows the one nearest to the program.
+Patterns are interned, so a source line cannot be part of them. A separate table keeps the last
+lines that made a pattern; an error shows the one nearest to the program's line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.patterns.interned import InternedNode
 
 _HERE = str(Path(__file__).parent)
 _PLACES: WeakKeyDictionary[InternedNode, tuple[Place, ...]] = WeakKeyDictionary()
-MOST_PLACES = 8  # of one pattern that are kept, the latest last
+MOST_PLACES = 8  # lines kept per pattern, the latest last
 
 N = TypeVar("N", bound=InternedNode)
 
@@ -36,7 +36,7 @@ class Place:
 
 
 def noted(node: N) -> N:
-    """Return the node, its place set to the innermost line outside this package that made it."""
+    """Record the innermost line outside this package as the node's place; return the node."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
         frame = frame.f_back
@@ -47,21 +47,22 @@ def noted(node: N) -> N:
 
 
 def place_of(node: InternedNode) -> Place | None:
-    """Return where the node was last made by a user, if it was."""
+    """Return the last place at which a user made the node; None if a rule made it."""
     places = _PLACES.get(node)
     return places[-1] if places else None
 
 
 def located(message: str, node: InternedNode) -> str:
-    """Return a message with the line where a node was last made, if a user made it."""
+    """Return a message, followed by the line at which a user last made the node, if any."""
     place = place_of(node)
     return f"{message}\n  at {place}" if place else message
 
 
 def nearest_place(trail: Sequence[InternedNode]) -> Place | None:
-    """Return the place of the first of some nodes, each inside of the next, the last the program.
+    """Return the place of the innermost node that was made in the program's file.
 
-    A node made in another file than the program, or nowhere, is passed over.
+    Args:
+        trail: nodes from inner to outer; the last one is the program.
     """
     anchor = place_of(trail[-1])
     for node in trail:

@@ -1,4 +1,4 @@
-"""Prints patterns in the form in which they are written (`build`), 2-D and 3-D ones shortened."""
+"""Printing of patterns as the Python that `build` accepts, with the 2-D and 3-D short forms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _pipe(stages: tuple[n.Pattern, ...]) -> str:
 
 
 def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
-    """Return how many of the first stages an abbreviation stands for, and their text."""
+    """Return the number of first stages that a short form replaces, and its text."""
     first, *rest = stages
     second = rest[0] if rest else None
     found = _of_three_dimensions(first, stages) or _of_two_dimensions(first, second, stages)
@@ -65,7 +65,7 @@ def _window(stages: tuple[n.Pattern, ...]) -> tuple[int, str]:
 
 
 def _of_three_dimensions(first: n.Pattern, stages: tuple[n.Pattern, ...]) -> tuple[int, str] | None:
-    """Return what `_window` does, for `pad3` and `slide3`; None if none begins here."""
+    """Return the short form of `pad3` or `slide3` as `_window` does; None if none begins here."""
     if isinstance(first, n.Pad | n.PadValue) and stages[1:3] == (n.Map(first), n.Map(n.Map(first))):
         return 3, _one(first).replace("pad(", "pad3(", 1)
     inner = n.stages(first.f) if isinstance(first, n.Map) and first.level is None else ()
@@ -80,7 +80,7 @@ def _of_three_dimensions(first: n.Pattern, stages: tuple[n.Pattern, ...]) -> tup
 def _of_two_dimensions(
     first: n.Pattern, second: n.Pattern | None, stages: tuple[n.Pattern, ...]
 ) -> tuple[int, str] | None:
-    """Return what `_window` does, for patterns on rows and columns; None if none begins here."""
+    """Return the short form of a 2-D pattern as `_window` does; None if none begins here."""
     if isinstance(first, n.Pad | n.PadValue) and second == n.Map(first):
         return 2, _one(first).replace("pad(", "pad2(", 1)
     if isinstance(first, n.Map) and isinstance(first.f, n.Slide) and first.level is None:
@@ -98,7 +98,7 @@ def _of_two_dimensions(
 
 
 def _nested(p: n.Pattern) -> tuple[n.Map, ...]:
-    """Return maps directly inside each other, outermost first, as far as they have no level."""
+    """Return directly nested maps without a level, outermost first."""
     return (p, *_nested(p.f)) if isinstance(p, n.Map) and p.level is None else ()
 
 

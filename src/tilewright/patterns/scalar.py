@@ -1,8 +1,8 @@
 """User functions: a small typed expression language over scalars.
 
-Functions are written in Python (`build.fun` traces them) and kept as expressions, so that they
-can be printed in C, OpenCL C, CUDA C and NumPy, counted, and fused. Operands of an operation
-have one type; a number written in the function takes the type of the other operand.
+Users write functions in Python, which `build.fun` traces. The resulting expressions can be printed
+as C, OpenCL C and CUDA C, evaluated with NumPy, counted and fused. The operands of an operation
+have one type; a number literal takes the type of the other operand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import InternedNode
 from tilewright.patterns.types import ScalarType, boolean, converted
 
-MOST_POWER = 8  # of x ** n that is written as a product
+MOST_POWER = 8  # largest n for which x ** n becomes a product
 
 
 class Operand:
@@ -26,7 +26,7 @@ class Operand:
     __array_ufunc__ = None  # NumPy's numbers leave operators to this class
 
     def expression(self) -> Expr:
-        """Return the expression that it stands for; every subclass defines it."""
+        """Return the expression that this operand represents; every subclass defines it."""
         raise TypeError(f"{type(self).__name__} has to define expression()")
 
     def __add__(self, other: Operand | float) -> Expr:
@@ -55,7 +55,9 @@ class Operand:
 
     def __pow__(self, exponent: int) -> Expr:
         if type(exponent) is not int or not 1 <= exponent <= MOST_POWER:
-            raise PatternTypeError(f"a power of {exponent!r}; give 1 to {MOST_POWER}, or use exp")
+            raise PatternTypeError(
+                f"the exponent is {exponent!r}; give 1 to {MOST_POWER}, or use exp"
+            )
         result = self.expression()
         for _ in range(exponent - 1):
             result = operation("mul", result, self)
@@ -106,7 +108,7 @@ class Expr(InternedNode, Operand):
     """A scalar expression."""
 
     def expression(self) -> Expr:
-        """Itself."""
+        """Return this expression."""
         return self
 
     def __repr__(self) -> str:
@@ -122,14 +124,14 @@ class Arg(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class ScalarConst(Expr):
-    """A number, of the type that its surroundings give it."""
+    """A number, which takes the type of the other operand or of the result."""
 
     value: bool | int | float
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Cast(Expr):
-    """A conversion as in C: fractions are cut off."""
+    """A type conversion as in C: fractions are truncated."""
 
     type: ScalarType
     x: Expr
@@ -190,9 +192,9 @@ def expression(x: Operand | np.generic | float) -> Expr:
     """Return an operand or a number as an expression.
 
     Raises:
-        PatternTypeError: it is neither.
+        PatternTypeError: ``x`` is neither.
     """
-    if isinstance(x, Operand) or hasattr(x, "expression"):  # a literal of a type has it, too
+    if isinstance(x, Operand) or hasattr(x, "expression"):  # typed literals have the method, too
         return x.expression()
     if isinstance(x, np.generic):
         x = x.item()
@@ -262,10 +264,10 @@ def where(condition: Operand | bool, x: Operand | float, y: Operand | float) -> 
 
 
 def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
-    """Return the type of an expression for types of its parameters; None for a mere number.
+    """Return the type of an expression for types of its parameters; None for untyped numbers.
 
     Raises:
-        PatternTypeError: operands do not fit; the message shows both types and the operation.
+        PatternTypeError: operand types do not match; the message has both types and the operation.
     """
     if isinstance(e, Arg):
         return types[e.index]
@@ -315,7 +317,7 @@ def parts(e: Expr) -> tuple[Expr, ...]:
 
 
 def flops(e: Expr) -> int:
-    """Return the operations of an expression; one that occurs twice is counted once."""
+    """Return the floating-point operations of an expression; shared parts count once."""
     seen: set[Expr] = set()
 
     def count(x: Expr) -> int:
@@ -329,14 +331,14 @@ def flops(e: Expr) -> int:
 
 
 def uses(e: Expr, index: int) -> int:
-    """Return how often a parameter occurs."""
+    """Return how often the parameter with this index occurs."""
     if isinstance(e, Arg):
         return int(e.index == index)
     return sum(uses(x, index) for x in parts(e))
 
 
 def replaced(e: Expr, args: tuple[Expr, ...]) -> Expr:
-    """Return the expression with its parameters replaced."""
+    """Return the expression with each parameter replaced by the argument of its index."""
     if isinstance(e, Arg):
         return args[e.index]
     if isinstance(e, Cast):

@@ -1,4 +1,4 @@
-"""Programs with numbers in the place of their sizes."""
+"""Substitution of numbers for the sizes of programs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def size_names(program: n.Pattern) -> tuple[str, ...]:
         for atom in length.all_atoms()
         if isinstance(atom, Size)
     }
-    # A gather's index is written with a size of its own.
+    # The index of a gather contains the internal size GATHER_LENGTH.
     return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
 def _lengths(value: Any) -> Iterator[Poly]:
-    """Yield the polynomials in a field of a pattern, those of patterns inside left out."""
+    """Yield the polynomials in a field of a pattern, without those of nested patterns."""
     if isinstance(value, Poly):
         yield value
     elif isinstance(value, ArrayType):
@@ -48,7 +48,7 @@ def _lengths(value: Any) -> Iterator[Poly]:
 
 
 def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
-    """Return a program with numbers in the place of some of its sizes.
+    """Return a program with some of its sizes replaced by numbers.
 
     Raises:
         PatternTypeError: the program is not well typed.

@@ -1,8 +1,9 @@
-"""Measures the kernels of a program that are ranked best, and keeps the fastest right one.
+"""Measurement of a program's best-ranked kernels; the fastest correct one is the result.
 
-Derived programs are ranked before any is run; the first ones are compiled, compared with the
-interpreter and timed in worker processes, each recorded. The fastest are then timed in turn with
-the program as it is written, so that the speedup compares times of one interleaved run.
+Derived programs are ranked before any of them runs. Worker processes compile the top ones, compare
+their results with the interpreter's and time them; every measurement is recorded. The fastest are
+then timed in turn with the program as written, so that the speedup compares times of one
+interleaved run.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from tilewright.records import CandidateTrial, Records, digest, measure_recorded
 from tilewright.report import units
 from tilewright.report.standing import Standing, standing
 
-TOLERANCE = 1e-4  # of the largest number of the result; f32 has 6e-8, and sums are regrouped
-FINALISTS = 3  # kernels that are timed in turn with the program as it is written
-ROUNDS = 10  # in which they are
-CUTOFF = 4.0  # times the best time, beyond which a kernel is not timed further
+TOLERANCE = 1e-4  # relative to the largest result; f32 rounds to 6e-8, and sums are regrouped
+FINALISTS = 3  # kernels timed in turn with the program as written
+ROUNDS = 10  # rounds of that
+CUTOFF = 4.0  # multiple of the best time at which timing of a kernel stops
 BUILDER = "tilewright.patterns.tuning:build_kernel"
 PRELOAD = ("tilewright.patterns.tuning",)
 
@@ -62,10 +63,10 @@ class RankedKernel:
     """A derived program with its predicted time.
 
     Args:
-        derivation: from the program to the derived one.
-        launch: on a grid of threads; None for the default, and in C.
-        features: what the prediction is made from; None for the program as it is written.
-        predicted: seconds by an estimate, or times the best time by a model that has learnt.
+        derivation: the derivation of the program.
+        launch: work-groups and threads; None for the default, and for C.
+        features: the features that the prediction uses; None for the program as written.
+        predicted: seconds (an estimate), or the ratio to the best time (a fitted model).
     """
 
     derivation: Derivation
@@ -79,9 +80,9 @@ class MeasuredKernel:
     """A kernel and its measurement.
 
     Args:
-        number: its place in the ranking, from 1; 0 for the program as it is written.
-        recorded: whether the measurement is from the records.
-        final: the times of the interleaved rounds, for those that took part.
+        number: its rank, from 1; 0 for the program as written.
+        recorded: whether the measurement comes from the records.
+        final: the times of the interleaved rounds, if the kernel took part.
     """
 
     number: int
@@ -92,17 +93,17 @@ class MeasuredKernel:
 
     @property
     def seconds(self) -> float:
-        """The median time of a run: of the interleaved rounds, where it took part."""
+        """The median time per run, from the interleaved rounds if the kernel took part."""
         return (self.final or self.measurement).median
 
     @property
     def lower_bound(self) -> bool:
-        """Whether `seconds` is of runs that were cut short: the kernel takes at least that long."""
+        """Whether runs were cut short, so that `seconds` is a lower bound."""
         return self.final is None and self.measurement.lower_bound
 
     @property
     def time(self) -> str:
-        """`seconds` in words, with ``>`` for a lower bound; or why there is none."""
+        """`seconds` as text, with ``>`` for a lower bound; or why there is no time."""
         if not self.measurement.ok:
             return self.measurement.status.replace("_", " ")
         return "> " * self.lower_bound + units.seconds(self.seconds)
@@ -113,13 +114,13 @@ class PatternTuning:
     """The outcome of `tune_kernels`.
 
     Args:
-        program: the program, with the values of its sizes.
+        program: the program, with numbers for its sizes.
         target: ``c`` or ``opencl``.
         considered: the number of kernels that were ranked.
         measured: the measured kernels, in the order of the ranking.
-        best: the fastest kernel with the right result; None if there is none.
-        speedup: the speedup of `best` over the program as it is written, with its interval; None if
-            the final rounds lack one of them.
+        best: the fastest kernel with a correct result; None if there is none.
+        speedup: the speedup of `best` over the program as written, with its interval; None if one
+            of them has no final times.
     """
 
     program: n.Pattern
@@ -131,7 +132,7 @@ class PatternTuning:
 
     @property
     def standing(self) -> Standing | None:
-        """The best kernel compared with the program as it is written; None without `speedup`."""
+        """The best kernel compared with the program as written; None without `speedup`."""
         if self.speedup is None:
             return None
         s = self.speedup
@@ -140,16 +141,16 @@ class PatternTuning:
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """How kernels are measured.
+    """Options of the measurement.
 
     Args:
-        top: the number of kernels, from the top of the ranking.
-        threads: cores of a C kernel; None for all.
-        seed: the seed of the inputs.
-        limits: the time and memory of each kernel.
-        jobs: builds at the same time.
-        deadline: the end, by ``time.monotonic``; None for no limit.
-        remeasure: measure again what is recorded.
+        top: the number of top-ranked kernels to measure.
+        threads: cores per C kernel; None for all.
+        seed: the seed of the random inputs.
+        limits: time and memory limits per kernel.
+        jobs: the number of concurrent builds.
+        deadline: when to stop, as ``time.monotonic`` counts; None for no limit.
+        remeasure: measure recorded kernels again.
     """
 
     top: int = 20
@@ -168,19 +169,19 @@ def ranked_for_cpu(
     model: PerformanceModel | None = None,
     threads: int | None = None,
 ) -> list[RankedKernel]:
-    """Return the C kernels of a program by a model, the best first.
+    """Return the C kernels of a program in the order of a model's predictions, best first.
 
     Args:
-        program: any.
-        sizes: of the program, by name.
-        settings: of the exploration.
-        model: of `CPU_FEATURES`; None for `ranking.cpu_model`.
-        threads: cores of a kernel; None for all.
+        program: the program.
+        sizes: the values of its sizes, by name.
+        settings: the settings of the exploration.
+        model: a model over `CPU_FEATURES`; None for `ranking.cpu_model`.
+        threads: cores per kernel; None for all.
 
     Raises:
         PatternTypeError: the program is not well typed.
         SizeError: a size is unknown, or does not fit the program.
-        LoweringError: none of them can be compiled, nor the program itself.
+        LoweringError: neither the program nor any derived program can be compiled.
     """
     cores = threads or len(os.sched_getaffinity(0))
     found = []
@@ -211,9 +212,18 @@ def ranked_for_gpu(
     launches: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[RankedKernel]:
-    """Return the kernels of a program for a grid of threads by a model, the best first.
+    """Return a program's kernels for a grid of threads in the order of a model's predictions.
 
-    Raises as `ranking.candidates`.
+    Args:
+        program: the program.
+        sizes: the values of its sizes, by name.
+        settings: the settings of the exploration.
+        model: a model over GPU features.
+        launches: the maximum number of launches per derived program.
+        on_progress: called with the numbers of programs done and of all programs.
+
+    Raises:
+        PatternError: as `ranking.candidates`.
     """
     found = candidates(program, sizes, settings, launches, on_progress=on_progress)
     return [
@@ -231,18 +241,18 @@ def tune_kernels(
     records: Records | None = None,
     on_measured: Callable[[MeasuredKernel], None] | None = None,
 ) -> PatternTuning:
-    """Measure the first kernels of a ranking, and the program as it is written.
+    """Measure the top kernels of a ranking, and the program as written.
 
     Args:
-        program: with the value of every size.
+        program: the program, with numbers for its sizes.
         ranked: its kernels, best first.
         target: ``c`` or ``opencl``.
-        options: how they are measured.
-        records: measurements are taken from there and kept there.
+        options: the options of the measurement.
+        records: where measurements are looked up and stored; None to do neither.
         on_measured: called with each measurement.
 
     Raises:
-        PatternError: the program has no value for a size, or an input that cannot be made up.
+        PatternError: a size has no value, or an input has a type that has no random values.
     """
     chosen = [RankedKernel(Derivation(program)), *ranked[: options.top]]
     inputs = random_inputs(program, None, options.seed)
@@ -272,7 +282,7 @@ def tune_kernels(
         measured.sort(key=lambda m: m.number)
         speedup = _final_rounds(measured, trials, options)
     right = [m for m in measured if m.number and m.measurement.ok]
-    # Those of the rounds were the fastest, and have been timed under the same conditions.
+    # The finalists were the fastest, and only their times were taken under equal conditions.
     best = min(right, key=lambda m: (m.final is None, m.seconds), default=None)
     return PatternTuning(
         program,
@@ -314,10 +324,10 @@ def _trial(
 def _final_rounds(
     measured: list[MeasuredKernel], trials: Sequence[CandidateTrial], options: TuningOptions
 ) -> dict[int, ConfidenceInterval]:
-    """Time the fastest kernels in turn with the program as it is written; add their times.
+    """Time the fastest kernels in turn with the program as written; add the times to `measured`.
 
     Returns:
-        Speedups over the program as it is written, by number.
+        Speedups over the program as written, by rank.
     """
     right = sorted((m for m in measured if m.measurement.ok), key=lambda m: m.measurement.median)
     runners = [m for m in right if m.number][:FINALISTS] + [m for m in right if not m.number]
@@ -329,7 +339,7 @@ def _final_rounds(
         [c for c in made if isinstance(c, Candidate)],
         ROUNDS,
         limits=options.limits,
-        verify=False,  # each has been
+        verify=False,  # verified when first measured
         preload=PRELOAD,
         deadline=options.deadline,
     )
@@ -350,7 +360,7 @@ def _leaves(result: Any) -> list[Any]:
 
 
 class _Runnable:
-    """A kernel in a worker: what `tilewright.measure.Candidate` asks for."""
+    """A kernel in a worker process, with the methods of `tilewright.measure.Candidate`."""
 
     def __init__(self, payload: Mapping[str, Any]) -> None:
         start, target = from_json(payload["start"]), payload["target"]
@@ -362,7 +372,7 @@ class _Runnable:
         self.run = self._bound.run
 
     def verify(self) -> VerifyResult:
-        """Run it once and compare the result with the interpreter's."""
+        """Run the kernel once, and compare its result with the interpreter's."""
         self.run()
         found = _leaves(self._bound.result())
         with np.load(self._expected) as expected:
@@ -373,5 +383,5 @@ class _Runnable:
 
 
 def build_kernel(payload: Mapping[str, Any]) -> _Runnable:
-    """Return a kernel to run, in a worker."""
+    """Build a kernel in a worker process."""
     return _Runnable(payload)

@@ -1,6 +1,6 @@
-"""Types of pattern programs: scalars, tuples, and arrays whose lengths may be open.
+"""Types of pattern programs: scalars, tuples, and arrays with numeric or symbolic lengths.
 
-``f32[N, M]`` is an array of N rows of M numbers; it prints as ``f32[N, M]``.
+``f32[N, M]`` is an array of N rows of M numbers, and prints in the same form.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class ScalarType(DataType):
-    """A number or truth value; ``f32[N]`` is an array of them, ``f32(x)`` a conversion.
+    """A type of numbers or truth values; ``f32[N]`` is an array type, ``f32(x)`` a conversion.
 
     Args:
-        name: as it is printed.
+        name: the name in programs.
         numpy: NumPy's name for it.
         c: its name in C, OpenCL C and CUDA C.
         kind: ``f`` floating point, ``i`` signed integer, ``b`` truth value.
-        size: bytes.
+        size: bytes per value.
     """
 
     name: str
@@ -45,14 +45,14 @@ class ScalarType(DataType):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's type for it."""
+        """The NumPy type."""
         return np.dtype(self.numpy)
 
     def __getitem__(self, lengths: Poly | int | tuple[Poly | int, ...]) -> ArrayType:
         return array_of(self, *(lengths if isinstance(lengths, tuple) else (lengths,)))
 
     def __call__(self, x: Operand | float | np.generic) -> Any:
-        """Return a literal of this type from a number, or a user function's value converted."""
+        """Return a literal of this type, or convert a value inside a user function."""
         return converted(x, self)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def converted(x: object, type: ScalarType) -> Any:
     """Convert a value to this type; `nodes` registers numbers, `scalar` results of functions.
 
     Raises:
-        PatternTypeError: values of this class have no type.
+        PatternTypeError: values of this class cannot be converted.
     """
     raise PatternTypeError(f"{x!r} in a user function: use its parameters and numbers")
 
@@ -80,7 +80,7 @@ SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, boolean)}
 
 @dataclass(frozen=True, slots=True)
 class TupleType(DataType):
-    """Several values side by side; the empty one is the input of a program that names its own."""
+    """A tuple of values; the empty tuple is the input of a complete program."""
 
     items: tuple[DataType, ...]
 
@@ -104,10 +104,10 @@ class ArrayType(DataType):
 
 
 def array_of(item: DataType, *lengths: Poly | int) -> ArrayType:
-    """Nested arrays, the first length outermost: ``array_of(f32, N, M)`` has N rows.
+    """Return a nested array type, first length outermost: ``array_of(f32, N, M)`` has N rows.
 
     Raises:
-        PatternError: no length is given, or one is not a size, or less than 1.
+        PatternError: no length is given, or a length is not a size or is less than 1.
     """
     if not lengths:
         raise PatternError("an array type needs a length, as in f32[N]")
@@ -133,7 +133,7 @@ def dimensions(type: DataType) -> tuple[tuple[Poly, ...], DataType]:
 
 
 def leaves(type: DataType) -> Iterator[ScalarType]:
-    """Yield the scalar types in it, from left to right."""
+    """Yield the scalar types inside a type, from left to right."""
     if isinstance(type, ArrayType):
         yield from leaves(type.item)
     elif isinstance(type, TupleType):

@@ -14,15 +14,20 @@ from tilewright.patterns.types import ScalarType, dimensions
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-LARGEST_INTEGER = 9  # of random inputs, so that products of several do not overflow
+LARGEST_INTEGER = 9  # in random inputs, so that products of several values do not overflow
 
 
 def random_inputs(
     program: n.Pattern, sizes: Mapping[str, int] | None = None, seed: int = 0
 ) -> list[Array]:
-    """Return an array for each input of a program.
+    """Return a random array for each input of a program.
 
     Floating-point numbers are between 0.5 and 1.5, integers between -9 and 9.
+
+    Args:
+        program: the program.
+        sizes: the values of its sizes, by name.
+        seed: the seed of the random numbers.
 
     Raises:
         PatternError: a size has no value, or an input is an array of tuples.
@@ -48,10 +53,10 @@ def random_inputs(
 
 
 def relative_error(result: Any, expected: Any) -> float:
-    """Return the largest difference of two results over the largest number that is expected.
+    """Return the largest difference of two results, relative to the largest expected number.
 
-    Results are arrays, or tuples of them. It is infinite where shapes differ, or where only one of
-    two numbers is not finite.
+    Results are arrays or tuples of results. The error is infinite if shapes differ, or if only one
+    of two corresponding numbers is finite.
     """
     if isinstance(expected, tuple):
         if not isinstance(result, tuple) or len(result) != len(expected):
