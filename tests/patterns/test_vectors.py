@@ -175,7 +175,7 @@ def test_c_runs_them_as_loops():
         (tp.split(3) >> tp.map_glb(tp.map_vec(DOUBLE)), "a vector of 3 elements: give 2 or 4"),
         (
             tp.split(4) >> tp.transpose >> tp.map_glb(tp.map_vec(DOUBLE)) >> tp.transpose,
-            "no access of global or local memory is one of consecutive elements",
+            "no access of global or local memory has consecutive elements",
         ),
         (
             tp.pad(0, 1, tp.clamp)

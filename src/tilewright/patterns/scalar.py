@@ -55,9 +55,7 @@ class Operand:
 
     def __pow__(self, exponent: int) -> Expr:
         if type(exponent) is not int or not 1 <= exponent <= MOST_POWER:
-            raise PatternTypeError(
-                f"the exponent is {exponent!r}; give 1 to {MOST_POWER}, or use exp"
-            )
+            raise PatternTypeError(f"a power of {exponent!r}; give 1 to {MOST_POWER}, or use exp")
         result = self.expression()
         for _ in range(exponent - 1):
             result = operation("mul", result, self)

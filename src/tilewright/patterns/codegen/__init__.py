@@ -1,1 +1,1 @@
-"""Code generation from patterns: `views` and `generate` make loops, `printer` prints them."""
+"""Code generation from patterns: `views` and `generate` make loops, printers write the source."""

@@ -1,8 +1,8 @@
-"""Puts a barrier wherever threads of a group need each other's results.
+"""Insertion of barriers where threads of a work-group need each other's results.
 
-Statements of a work-group run one after the other, each distributed over the threads. Between two
-of them a barrier is needed if one writes local memory that the other reads or writes, unless every
-thread touches its own elements only. In a loop, the end also comes before the beginning.
+The statements of a work-group run in order, each distributed over the threads. Two statements need
+a barrier between them if one writes local memory that the other reads or writes, unless every
+thread accesses its own elements only. In a loop, the last statement also precedes the first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tilewright.patterns.codegen.code import (
 
 
 def with_barriers(block: Block, once: bool) -> Block:
-    """Return a kernel with its barriers.
+    """Return the body of a kernel with barriers inserted.
 
     Args:
-        block: without barriers.
-        once: whether a group runs a single iteration of the loops over groups.
+        block: the body without barriers.
+        once: whether each group runs a single iteration of the loops over groups.
     """
     shared = {s.buffer for s in stores(block) if s.buffer.space == "local"}
     own = {buffer for buffer in shared if _own_elements(block, buffer)}
@@ -77,14 +77,14 @@ class _Inserter:
 
 
 def _grouped(loop: ForLoop) -> bool:
-    """Return whether all threads of a group run the loop together: it has a thread loop inside."""
+    """Return whether all threads of a group run the loop: it contains a loop over threads."""
     return any(isinstance(s, ForLoop) and s.level.kind == "lcl" for s in statements(loop.body))
 
 
 def _own_elements(block: Block, buffer: Buffer) -> bool:
-    """Return whether each thread reads only those elements of a buffer that it wrote itself.
+    """Return whether each thread reads only elements of a buffer that it wrote itself.
 
-    That is so if all accesses have the same index, written with the loops over threads alone.
+    This holds if all accesses have the same index in terms of the loops over threads.
     """
     found: set[tuple[Poly, tuple[tuple[int, str], ...]]] = set()
     _collect(block, buffer, {}, found)
@@ -116,7 +116,7 @@ def _collect(
 def _by_thread(
     index: Poly, threads: dict[str, tuple[int, Poly]]
 ) -> tuple[Poly, tuple[tuple[int, str], ...]]:
-    """Return an index with loops over threads named by dimension; and their extents."""
+    """Return an index whose thread loops are renamed by dimension, and their extents."""
     atoms = [a for a in index.all_atoms() if isinstance(a, LoopAtom)]
     if any(a.name not in threads for a in atoms):
         return _UNKNOWN, ()

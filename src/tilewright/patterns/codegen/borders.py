@@ -1,6 +1,7 @@
-"""Loops in three parts: the elements at a border, those inside, and those at the other border.
+"""Splitting of loops into three parts: the lower border, the interior and the upper border.
 
-Inside, indices need no boundary function and writes no guard, so that compilers use vectors.
+In the interior, indices need no boundary function and writes need no guard, so that compilers can
+vectorise it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tilewright.patterns.codegen.code import (
     values_of,
 )
 
-LEAST_ITERATIONS = 8  # of a loop that is cut: f32 in 256 bits, so that one vector may remain
+LEAST_ITERATIONS = 8  # fewest iterations of a split loop: one 256-bit vector of f32
 
 Pair = tuple[Poly, Poly]
 
@@ -30,9 +31,9 @@ class InnerRange:
     """The iterations of a loop for which all tests of its borders hold.
 
     Args:
-        tests: pairs (x, n) with ``0 <= x < n`` in the range.
-        starts: it begins at the largest of these and of 0.
-        ends: it ends before the smallest of these and of the loop's extent.
+        tests: pairs (x, n) for which ``0 <= x < n`` holds in the range.
+        starts: the range begins at the maximum of these and 0.
+        ends: the range ends before the minimum of these and the loop's extent.
     """
 
     tests: frozenset[Pair]
@@ -41,7 +42,7 @@ class InnerRange:
 
 
 def inner_range(loop: ForLoop) -> InnerRange | None:
-    """Return the range of a loop without borders; None if it has none, or a loop in it has."""
+    """Return the interior of a loop; None if it has no border tests, or an inner loop is split."""
     inside = list(statements(loop.body))
     v, extent = loop.variable, loop.variable.extent
     if not at_least_zero(extent - LEAST_ITERATIONS) and extent.value is not None:
@@ -66,7 +67,7 @@ def inner_range(loop: ForLoop) -> InnerRange | None:
 
 
 def _bounds(p: Poly, v: LoopVariable, moving: set[LoopVariable]) -> tuple[Poly, Poly] | None:
-    """Return the least and greatest value over some variables; None if unknown, or if v is in p."""
+    """Return the minimum and maximum over the moving variables; None if unknown, or p has v."""
     changing = Poly(tuple(t for t in p.terms if moving & set(Poly((t,)).all_atoms())))
     simple = all(isinstance(a, Size) or a in moving for a in changing.all_atoms())
     found = bounds(changing) if simple and p.fraction[1] == 1 else None
@@ -76,7 +77,7 @@ def _bounds(p: Poly, v: LoopVariable, moving: set[LoopVariable]) -> tuple[Poly, 
 
 
 def _tests(s: Statement) -> Iterator[Pair]:
-    """Yield what a statement tests of its indices: pairs (x, n) for ``0 <= x < n``."""
+    """Yield the border tests of a statement: pairs (x, n) for ``0 <= x < n``."""
     for index in indices_of(s):
         yield from ((a.x, a.n) for a in index.all_atoms() if isinstance(a, Boundary))
     if isinstance(s, Store):

@@ -1,7 +1,7 @@
-"""Code as C with OpenMP: one function, which runs on the cores and vector lanes of a CPU.
+"""Printing of code as C with OpenMP: one function for the cores and vector lanes of a CPU.
 
-All maps of a thread grid are loops here; the outermost one is distributed over the cores. So a
-GPU's program can be run and checked on a CPU.
+Maps over a thread grid become loops; the outermost one is distributed over the cores. A program
+for a GPU can therefore be run and checked on a CPU.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tilewright.patterns.codegen.printer import Printer, scratch, tables
 from tilewright.patterns.codegen.tidy import index_names
 from tilewright.patterns.codegen.words import C, Words
 
-MOST_ON_STACK = 65536  # bytes of one array; a thread's stack has 2 MiB and more
+MOST_ON_STACK = 65536  # bytes per array; the stack of a thread has at least 2 MiB
 ALIGNMENT = 64  # bytes of a cache line, and of the longest vectors
 SPREAD = ("par", "glb", "wrg")
 
@@ -24,7 +24,7 @@ PRELUDE = """\
 
 
 def print_c(code: Code) -> str:
-    """Return the C source of some code.
+    """Return code as C source.
 
     The function takes inputs, outputs, memory for intermediate results of the whole program
     (`printer.scratch`), sizes, and a number of threads. It returns 0, or 1 if memory ran out.
@@ -43,7 +43,7 @@ def print_c(code: Code) -> str:
 class _Printer(Printer):
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
         if depth == 1 and buffer.space == "global":
-            return []  # the caller provides it
+            return []  # the caller provides this memory
         pad = "  " * depth
         kind, size = self.words.type(buffer.type), buffer.size.value
         if isinstance(size, int) and size * buffer.type.size <= MOST_ON_STACK:
@@ -103,7 +103,7 @@ class _Printer(Printer):
         return [*filter(None, [pragma]), pad + head, *body, f"{pad}}}"]
 
     def _collapsible(self, loop: ForLoop) -> bool:
-        """Return whether the loop and the one in it can be spread together over the cores."""
+        """Return whether a loop and its inner loop can be distributed over the cores together."""
         if len(loop.body) != 1 or self.indices.at[id(loop.body)]:
             return False
         inner = loop.body[0]

@@ -13,7 +13,7 @@ from tilewright.arith import Poly
 from tilewright.patterns.nodes import MapLevel, UserFun
 from tilewright.patterns.types import ScalarType
 
-# Of an array on a device: indices there are 32-bit numbers, and sums of two are made.
+# Limit per array on a device: indices are 32-bit numbers there, and kernels add two of them.
 MOST_ELEMENTS = 2**30
 
 
@@ -55,14 +55,14 @@ class BufferLoad(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class VectorLoad(BufferLoad):
-    """Elements of a buffer from an index on, as many as the lanes of a vector."""
+    """Consecutive elements of a buffer from an index on, one per lane of a vector."""
 
     lanes: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Lane(Value):
-    """A lane of a variable that a vector was loaded to."""
+    """A lane of a vector variable."""
 
     name: str
     number: int
@@ -71,7 +71,7 @@ class Lane(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Vector(Value):
-    """A vector of scalars, to be stored from an index on."""
+    """A vector of scalars, to be stored at consecutive indices."""
 
     lanes: tuple[Value, ...]
 
@@ -94,7 +94,7 @@ class Number(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class IndexValue(Value):
-    """An index as a value of type i32."""
+    """The value of an index, as i32."""
 
     index: Poly
 
@@ -111,7 +111,7 @@ class FunctionCall(Value):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inside(Value):
-    """``value`` where ``0 <= index < length``, else a number."""
+    """``value`` if ``0 <= index < length``, else a constant."""
 
     index: Poly
     length: Poly
@@ -139,7 +139,7 @@ class ForLoop(Statement):
 
 @dataclass(eq=False, slots=True)
 class Declare(Statement):
-    """A new variable; ``changes`` says that it is assigned to later."""
+    """The declaration of a variable; ``changes`` means that later statements assign to it."""
 
     name: str
     type: ScalarType
@@ -149,7 +149,7 @@ class Declare(Statement):
 
 @dataclass(eq=False, slots=True)
 class Assign(Statement):
-    """A variable gets a value."""
+    """The assignment of a value to a variable."""
 
     name: str
     value: Value
@@ -157,7 +157,7 @@ class Assign(Statement):
 
 @dataclass(eq=False, slots=True)
 class Store(Statement):
-    """An element of a buffer gets a value, if all guards hold: pairs (i, n) mean ``i < n``."""
+    """A store to a buffer, if all guards hold: a pair (i, n) means ``i < n``."""
 
     buffer: Buffer
     index: Poly
@@ -167,18 +167,18 @@ class Store(Statement):
 
 @dataclass(eq=False, slots=True)
 class Allocate(Statement):
-    """Memory that lives to the end of the block."""
+    """An allocation that lives to the end of the block."""
 
     buffer: Buffer
 
 
 @dataclass(eq=False, slots=True)
 class Barrier(Statement):
-    """All threads of a work-group wait for each other."""
+    """A barrier of the threads of a work-group."""
 
 
 def values_of(s: Statement) -> tuple[Value, ...]:
-    """Return the values in a statement itself, not in those inside of it."""
+    """Return the values in a statement, without those of nested statements."""
     return (s.value,) if isinstance(s, Declare | Assign | Store) else ()
 
 
@@ -192,14 +192,14 @@ def parts_of(v: Value) -> tuple[Value, ...]:
 
 
 def all_values(v: Value) -> Iterator[Value]:
-    """Yield a value and those inside of it."""
+    """Yield a value and all values inside it."""
     yield v
     for part in parts_of(v):
         yield from all_values(part)
 
 
 def statements(block: Block) -> Iterator[Statement]:
-    """Yield all statements, each before those inside of it."""
+    """Yield all statements, outer before nested ones."""
     for s in block:
         yield s
         if isinstance(s, ForLoop):
@@ -215,19 +215,19 @@ def lanes_of(access: BufferLoad | Store) -> int:
 
 
 def loads(block: Block) -> Iterator[BufferLoad]:
-    """Yield all loads, one for each place in the code."""
+    """Yield all loads, one per occurrence in the code."""
     for s in statements(block):
         for v in values_of(s):
             yield from (part for part in all_values(v) if isinstance(part, BufferLoad))
 
 
 def stores(block: Block) -> Iterator[Store]:
-    """Yield all stores, one for each place in the code."""
+    """Yield all stores, one per occurrence in the code."""
     yield from (s for s in statements(block) if isinstance(s, Store))
 
 
 def indices_of(s: Statement) -> Iterator[Poly]:
-    """Yield the index expressions in a statement itself."""
+    """Yield the index expressions in a statement, without those of nested statements."""
     if isinstance(s, Store):
         yield s.index
         yield from (p for guard in s.guards for p in guard)
@@ -247,9 +247,9 @@ class Code:
 
     Args:
         name: the name of the function.
-        inputs: arrays and scalars that it reads, in the order of the program's inputs.
-        outputs: a buffer for each array (or scalar) of the result.
-        sizes: names of the sizes that it takes, sorted.
+        inputs: arrays and scalars that the code reads, in the order of the program's inputs.
+        outputs: one buffer per array or scalar of the result.
+        sizes: names of the sizes that are parameters, sorted.
         body: the statements.
     """
 
@@ -261,5 +261,5 @@ class Code:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Names that the caller chose: of inputs and sizes."""
+        """The names that the user chose, for inputs and sizes."""
         return frozenset({*self.sizes, *(item.name for item in self.inputs)})

@@ -1,8 +1,8 @@
-"""From patterns to code: layout becomes views, maps and reductions become loops.
+"""Translation of patterns to code: layout becomes views, maps and reductions become loops.
 
-A pattern is *read* (its result is wanted as a view) or *written* (its result goes to memory).
-A map that is read and has no level is computed where its elements are used; one that is written
-becomes a loop. ``to_local`` and its kin allocate memory and are written to it.
+A pattern is *read* (its result becomes a view) or *written* (its result goes to memory). A map that
+is read and has no level is computed where its elements are used. A map that is written becomes a
+loop. ``to_global``, ``to_local`` and ``to_private`` allocate memory, to which they are written.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tilewright.patterns.types import (
     i32,
 )
 
-MOST_UNROLLED = 1024  # iterations written out; beyond it, code outgrows instruction caches
+MOST_UNROLLED = 1024  # most iterations to unroll; larger code exceeds instruction caches
 NOTHING = Several(UNIT, ())
 Body = Callable[[Poly], None]
 
@@ -75,7 +75,7 @@ def generate(program: n.Pattern, name: str = "kernel") -> Code:
 
     Raises:
         PatternTypeError: it is not well typed.
-        MappingError: a result would need memory that it does not say, or cannot be written.
+        LoweringError: a result needs memory that the program does not name, or cannot be written.
     """
     kind = type_of(program)
     maker = _Generator(program)
@@ -108,7 +108,7 @@ def _sizes(p: Poly) -> list[Size]:
 
 
 class _Generator:
-    """Walks a program once; statements go to the block that is open."""
+    """State of one walk over a program; statements go to the innermost open block."""
 
     def __init__(self, program: n.Pattern) -> None:
         self.outermost: Block = []
@@ -130,7 +130,7 @@ class _Generator:
             self.inputs[p] = array if lengths else Name(p.name, item)
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing else has."""
+        """Return an unused name."""
         while True:
             number = self.count.get(stem, 0)
             self.count[stem] = number + 1
@@ -139,7 +139,7 @@ class _Generator:
                 return name
 
     def buffers(self, stem: str, space: str, kind: DataType, size: Poly | None = None) -> Buffers:
-        """Return memory for a value, a buffer for each component."""
+        """Return memory for a value: one buffer per component."""
         size = Poly.constant(1) if size is None else size
         if isinstance(kind, ArrayType):
             return self.buffers(stem, space, kind.item, size * kind.length)
@@ -154,7 +154,7 @@ class _Generator:
     # Reading
 
     def read(self, p: n.Pattern, view: ArrayView) -> ArrayView:
-        """Return the result of a pattern as a view; statements that it needs are emitted."""
+        """Return the result of a pattern as a view; emit the statements that compute it."""
         if isinstance(p, n.Pipe):
             for stage in p.stages:
                 view = self.read(stage, view)
@@ -187,7 +187,7 @@ class _Generator:
         return Lazy(kind, lambda i: self.read(p.f, element(view, i)))
 
     def _source(self, p: n.Pattern, view: ArrayView) -> ArrayView:
-        """Return a pattern that is a value by itself, or mere layout."""
+        """Return the view of a source (a value without input), or of a pattern of layout."""
         kind = infer(p, view.type)[0]
         if isinstance(p, n.Input):
             found = self.inputs[p]
@@ -209,7 +209,7 @@ class _Generator:
         return found_view
 
     def _window(self, key: object, p: n.SlideSeq, view: ArrayView, i: Poly) -> ArrayView:
-        """Return a window: in private memory, if a sequential loop reads the windows in order."""
+        """Return a window, in private memory if a sequential loop reads the windows in order."""
         kind = _item(infer(p, view.type)[0])
         size, step, kept = overlap(p, kind)
         if i.value is not None or not kept:
@@ -274,9 +274,9 @@ class _Generator:
         return acc
 
     def _reduce_arrays(self, p: n.Reduce, view: ArrayView, kind: DataType) -> ArrayView:
-        """Return a reduction whose accumulator is an array, kept in private memory.
+        """Return the view of a reduction whose accumulator is an array in private memory.
 
-        It is changed in place if every element depends on no other one of it.
+        The accumulator is updated in place if no element depends on another one.
         """
         acc = self._allocate("acc", "private", kind)
         self.write(p.init, NOTHING, acc)
@@ -291,7 +291,7 @@ class _Generator:
         if in_place(self.block[len(before) :], set(flat(acc.store))):
             return acc
         self.block[:] = before
-        if not any(loop.windows for loop in self.sequential):  # whose names stay in use
+        if not any(loop.windows for loop in self.sequential):  # their names stay in use
             self.count = names
         following = self._allocate("new", "private", kind)
 
@@ -305,7 +305,7 @@ class _Generator:
     def _allocate(self, stem: str, space: str, kind: DataType) -> Memory:
         """Return memory for a value, from here to the end of the block.
 
-        Outside of all loops it is memory of the whole program, whose size is not limited.
+        Outside of all loops it is global memory, whose size is not limited.
         """
         store = self.buffers(stem, "global" if self.block is self.outermost else space, kind)
         for buffer in flat(store):
@@ -331,7 +331,7 @@ class _Generator:
     # Writing
 
     def write(self, p: n.Pattern, view: ArrayView, out: ArrayView) -> None:
-        """Emit the statements that put the result of a pattern into ``out``."""
+        """Emit the statements that write the result of a pattern to ``out``."""
         stages = n.stages(p)
         last = max((k for k, s in enumerate(stages) if n.computes(s)), default=None)
         if last is None:
@@ -366,7 +366,7 @@ class _Generator:
             self._copy(self.read(p, view), out)
 
     def _copy(self, view: ArrayView, out: ArrayView, level: n.MapLevel | None = None) -> None:
-        """Element by element."""
+        """Emit loops that copy a view to ``out`` element by element."""
         if isinstance(view.type, ArrayType):
             length = view.type.length
             self._loop(
@@ -382,7 +382,7 @@ class _Generator:
             self.emit(Store(out.store, out.offset, value, out.guards))
 
     def _loop(self, extent: Poly, level: n.MapLevel | None, body: Body) -> None:
-        # A loop over threads stays: without it, all of them would store the one element.
+        # A loop over threads stays: without it, every thread would store the one element.
         if extent == 1 and (level is None or level.kind not in n.GRID_KINDS):
             body(Poly.constant(0))
             return
@@ -413,9 +413,10 @@ class _Generator:
 
 
 def in_place(block: Block, buffers: set[Buffer]) -> bool:
-    """Return whether stored values depend on the same element only.
+    """Return whether each stored value depends on no other element of the buffers.
 
-    Each buffer has one store, and all loads of it are of that element, in its block, before it.
+    This holds if each buffer has one store, and all loads of the buffer read the stored element, in
+    the same block and before the store.
     """
     written: dict[Buffer, list[tuple[int, int, Poly]]] = {b: [] for b in buffers}
     read: dict[Buffer, list[tuple[int, int, Poly]]] = {b: [] for b in buffers}
@@ -446,7 +447,7 @@ UNDECIDED = n.MapLevel("undecided")
 
 
 def _kept(f: n.Pattern) -> n.Pattern:
-    """Return a pattern whose result is stored, so that repeating it does not repeat its past."""
+    """Return a pattern whose result is stored, so that iteration recomputes no earlier step."""
     return n.To("global", f) if n.computes(f) and not isinstance(f, n.To) else f
 
 
@@ -461,7 +462,7 @@ def _length(kind: DataType) -> Poly:
 
 
 def _regrouped(kind: DataType, names: Iterator[Name]) -> ArrayView:
-    """Scalars as the nested tuples of a type."""
+    """Return scalar variables as a view of a type of nested tuples."""
     if isinstance(kind, TupleType):
         return Several(kind, tuple(_regrouped(item, names) for item in kind.items))
     return Scalar(kind, next(names))

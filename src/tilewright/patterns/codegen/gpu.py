@@ -1,4 +1,4 @@
-"""Code as OpenCL C and CUDA C: the kernels of `grid`, in the words of either language."""
+"""Printing of the kernels of `grid` as OpenCL C and CUDA C."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Grid:
     """The differences between OpenCL and CUDA.
 
     Args:
-        kernel: the beginning of a kernel.
+        kernel: the text before the name of a kernel.
         pointer: the address space of arrays in global memory.
         local: the address space of local memory.
-        aligned: puts local memory where vectors of 16 bytes may be; OpenCL's need no alignment.
-        table: the beginning of an array of fixed numbers.
-        barrier: the call.
-        group: a group's index in a dimension, ``{d}`` (or ``{x}`` as a letter).
+        aligned: aligns local memory to 16 bytes, for vectors; empty for OpenCL, which needs none.
+        table: the text before the type of a constant array.
+        barrier: the call of a barrier.
+        group: a group's index in dimension ``{d}``, or ``{x}`` as a letter.
         groups: the number of groups in a dimension.
         thread: a thread's index in its group in a dimension.
         threads: the number of threads of a group in a dimension.
@@ -131,7 +131,7 @@ class _Printer(Printer):
         return f"{'  ' * depth}{space}{kind} {buffer.name}[{self.words.index(buffer.size)}];"
 
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
-        # OpenCL wants local memory declared at the top of a kernel.
+        # OpenCL requires local memory to be declared at the top of a kernel.
         return [] if buffer.space == "local" else [self._array(buffer, "", depth)]
 
     def barrier(self) -> str:
@@ -148,7 +148,7 @@ class _Printer(Printer):
         return [*head, *self.block(loop.body, depth + 1, spread), f"{pad}}}"]
 
     def _spread(self, kind: str, dim: int, extent: Poly, i: str, n: str, pad: str) -> list[str]:
-        """Return the head of a loop over groups or threads, depending on their known number."""
+        """Return the first lines of a loop over groups or threads in its `loop_form`."""
         start, step = self._position(kind, dim)
         form = loop_form(self.kernel, kind, dim, extent)
         if form == "plain":
@@ -158,7 +158,7 @@ class _Printer(Printer):
         return [f"{pad}for (int {i} = {start}; {i} < {n}; {i} += {step}) {{"]
 
     def _position(self, kind: str, dim: int) -> tuple[str, str]:
-        """Return the first iteration of a thread, and how far it is to its next one."""
+        """Return the first iteration of a thread, and its stride to the next one."""
         grid, x = self.grid, "xyz"[dim]
         group, groups, thread, threads = (
             form.format(d=dim, x=x) for form in (grid.group, grid.groups, grid.thread, grid.threads)

@@ -1,9 +1,9 @@
-"""Code for a grid of threads: kernels, launch sizes, and checks that a grid can run the code.
+"""Kernels for a grid of threads: their code, launch sizes, and checks that a grid can run them.
 
-Every outermost loop is a separate kernel, because only the end of a kernel synchronises all
-threads; code outside of loops is run by one thread. By default a kernel is launched with one
-work-group per iteration of its loops over groups, and one thread per iteration of the last loop
-over threads. Any other launch is correct, too: loops stride by the number of threads.
+Every outermost loop becomes a kernel, because only the end of a kernel synchronises all threads.
+One thread runs the code outside of loops. The default launch has one work-group per iteration of
+the loops over groups, and one thread per iteration of the last loop over threads. Any other launch
+is also correct: loops stride by the number of threads.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from tilewright.patterns.codegen.code import (
 from tilewright.patterns.errors import LoweringError
 from tilewright.patterns.nodes import GRID_KINDS, MapLevel
 
-MOST_THREADS = 1024  # threads in a work-group: CUDA's limit, and most OpenCL devices'
-DEFAULT_GROUP = {1: (128,), 2: (32, 4), 3: (32, 4, 1)}  # threads, for maps over all threads
+MOST_THREADS = 1024  # threads in a work-group: the limit of CUDA and most OpenCL devices
+DEFAULT_GROUP = {1: (128,), 2: (32, 4), 3: (32, 4, 1)}  # threads of a group, for map_glb
 DIMS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadGrid:
-    """The number of threads of a kernel, by dimension.
+    """The launch of a kernel: numbers by dimension.
 
     Args:
-        groups: the number of work-groups; None for one per iteration.
+        groups: work-groups; None for one per iteration.
         threads: threads in a work-group.
     """
 
@@ -55,7 +55,7 @@ class ThreadGrid:
             raise LoweringError(f"a group of {self.threads} threads; give 1 to {MOST_THREADS}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data, from which `from_json` makes it again."""
+        """Return JSON data that `from_json` reads."""
         groups = None if self.groups is None else [str(g) for g in self.groups]
         return {"groups": groups, "threads": list(self.threads)}
 
@@ -72,10 +72,10 @@ class GridKernel:
     """One kernel.
 
     Args:
-        reads: arrays and scalar inputs that it reads, without the arrays that it writes.
-        writes: arrays that it writes.
-        extents: iterations of its loops over groups, or over all threads, by dimension.
-        body: with barriers.
+        reads: arrays and scalar inputs that are only read.
+        writes: arrays that are written.
+        extents: iterations of the loops over groups, or over all threads, by dimension.
+        body: the statements, including barriers.
     """
 
     name: str
@@ -88,7 +88,7 @@ class GridKernel:
 
     @property
     def groups(self) -> tuple[Poly, Poly, Poly]:
-        """Work-groups to launch, by dimension, in the program's sizes."""
+        """The work-groups to launch by dimension, in terms of the program's sizes."""
         if self.launch.groups is not None:
             return self.launch.groups
         if not any(s.level.kind == "glb" for s in loops(self.body)):
@@ -98,7 +98,7 @@ class GridKernel:
         return x, y, z
 
     def grid(self, known: Mapping[str, int]) -> tuple[int, int, int]:
-        """Work-groups to launch, by dimension, for known sizes."""
+        """Return the work-groups to launch by dimension, for known sizes."""
         x, y, z = (int(evaluate(g, known)) for g in self.groups)
         return x, y, z
 
@@ -128,12 +128,12 @@ def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKern
     """Return the kernels of some code, in the order in which they run.
 
     Args:
-        code: the code; it is changed: barriers are put in.
-        launch: for kernels with parallel loops, instead of the default.
+        code: the code; its body is modified: barriers are inserted.
+        launch: the launch of kernels with parallel loops, instead of the default.
 
     Raises:
-        MappingError: a loop that no thread is given to, memory that a grid lacks, or stores
-            that several threads would do.
+        LoweringError: a loop has no level, memory is not available on a grid, or several threads
+            would store the same element.
     """
     made = []
     for number, part in enumerate(_parts(code.body)):
@@ -145,7 +145,7 @@ def grid_kernels(code: Code, launch: ThreadGrid | None = None) -> tuple[GridKern
 
 
 def _parts(body: Block) -> list[Block]:
-    """Return the statements kernel by kernel."""
+    """Return the statements of each kernel."""
     parts: list[Block] = []
     sequential: Block = []
     for s in body:
@@ -217,9 +217,9 @@ def _launch(body: Block, given: ThreadGrid | None) -> ThreadGrid:
 
 
 def _fitted(given: ThreadGrid, levels: set[MapLevel]) -> ThreadGrid:
-    """Return a launch with one thread in the dimensions that a kernel does not use.
+    """Return a launch with one thread in each dimension that a kernel does not use.
 
-    More of them would all do the same, and store the same elements.
+    Further threads would all compute and store the same elements.
     """
     groups = {v.dim for v in levels if v.kind in ("wrg", "glb")}
     threads = {v.dim for v in levels if v.kind in ("lcl", "glb")}
@@ -231,17 +231,17 @@ def _fitted(given: ThreadGrid, levels: set[MapLevel]) -> ThreadGrid:
 
 
 def relaunched(kernel: GridKernel, launch: ThreadGrid) -> GridKernel:
-    """Return a kernel with another launch; one whose loops no threads share stays as it is.
+    """Return a kernel with another launch; a kernel without parallel loops stays unchanged.
 
-    Barriers stay, too. They suit launches that state their groups if those of the kernel do, or if
-    it has no local memory.
+    Barriers stay unchanged, too. They are correct for a launch with given groups if the launch of
+    ``kernel`` gives its groups, or if the kernel has no local memory.
     """
     levels = {loop.level for loop in loops(kernel.body) if loop.level.kind in GRID_KINDS}
     return replace(kernel, launch=_fitted(launch, levels)) if levels else kernel
 
 
 def _group(body: Block) -> list[int]:
-    """Threads in a group: iterations of the last loop over them, as far as a group may be."""
+    """Return the threads of a group: the iterations of the last thread loop, up to the limit."""
     sizes = [1] * DIMS
     for loop in loops(body):
         if loop.level.kind == "lcl":
@@ -254,10 +254,10 @@ def _group(body: Block) -> list[int]:
 
 
 def check_grid(body: Block) -> None:
-    """Whether a grid can run it.
+    """Check that a grid of threads can run a kernel.
 
     Raises:
-        MappingError: it cannot; says why.
+        LoweringError: it cannot; the message says why.
     """
     levels = [loop.level for loop in loops(body)]
     kinds = {level.kind for level in levels}

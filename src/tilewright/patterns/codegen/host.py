@@ -1,7 +1,7 @@
-"""Files to keep: a C header, and a file that runs a kernel without Python or Tilewright.
+"""Source files that run a program without Python or Tilewright: a C header and a host file.
 
-For every target, the file defines the function that the header declares. It checks the sizes, makes
-memory for intermediate results, and runs the kernels one after the other. For OpenCL and CUDA it
+For every target, the host file defines the function that the header declares. It checks the sizes,
+allocates memory for intermediate results, and runs the kernels in order. For OpenCL and CUDA it
 copies inputs to the first device, and results back.
 """
 
@@ -24,8 +24,8 @@ def print_header(code: Code, words: str) -> str:
     """Return a C header that declares the function of `print_host`.
 
     Args:
-        code: of the program.
-        words: what is said of the program, one or more lines.
+        code: the code of the program.
+        words: a description of the program, in one or more lines.
     """
     guard = f"{code.name.upper()}_H"
     comment = "\n".join(f" * {line}".rstrip() for line in words.splitlines())
@@ -65,11 +65,11 @@ def print_host(
     """Return a file that defines the function, complete with its kernels.
 
     Args:
-        code: of the program.
-        source: of its kernels, for the target.
+        code: the code of the program.
+        source: the source of its kernels for the target.
         target: ``c``, ``opencl`` or ``cuda``.
-        kernels: for a grid of threads, in the order in which they run.
-        requirements: on the sizes.
+        kernels: the kernels on a grid of threads, in the order in which they run.
+        requirements: the requirements on the sizes.
     """
     words = Words(C)
     checks = _checks(code, words, target, requirements)
@@ -82,7 +82,7 @@ def print_host(
 
 
 def _before(code: Code, source: str, target: str, kernels: Sequence[GridKernel]) -> str:
-    """Return what comes before the function: kernels, and how they are run."""
+    """Return the text before the function: the kernels, and functions that run them."""
     if target == "c":
         return f"#ifdef _OPENMP\n#include <omp.h>\n#endif\n#include <stdbool.h>\n\n{source}\n"
     count = len(kernels)
@@ -114,7 +114,7 @@ def _signature(code: Code, before: str) -> str:
 def _checks(
     code: Code, words: Words, target: str, requirements: Sequence[SizeRequirement]
 ) -> list[str]:
-    """Return the lines that refuse sizes that do not fit."""
+    """Return the lines that reject sizes which do not fit the program."""
     lines = [f"  if ({name} < 1) return 2;" for name in code.sizes]
     if target != "c":
         sizes = dict.fromkeys(words.index(buffer.size) for buffer in _arrays(code))
@@ -134,7 +134,7 @@ def _checks(
 
 
 def _index_check(words: Words, requirement: SizeRequirement) -> list[str]:
-    """Return the lines that run through an index function, and count where it leads."""
+    """Return the lines that check all values of an index function."""
     pattern = requirement.pattern
     assert isinstance(pattern, n.Gather | n.Scatter)
     once = requirement.kind == "permutation"

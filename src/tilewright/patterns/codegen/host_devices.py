@@ -1,4 +1,4 @@
-"""How a host file runs kernels on a device: the same few functions in OpenCL's C and in CUDA's."""
+"""Functions with which a host file runs kernels on a device, for OpenCL and for CUDA."""
 
 OPENCL = """\
 #define CL_TARGET_OPENCL_VERSION 120

@@ -1,4 +1,4 @@
-"""The common part of the printers of all targets: blocks, assignments, definitions of indices."""
+"""The common base of all printers: blocks, assignments and index definitions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tilewright.patterns.codegen.words import Words
 
 
 def scratch(code: Code) -> list[Buffer]:
-    """Intermediate arrays outside of all loops, which the caller provides."""
+    """Return the intermediate arrays outside of all loops, which the caller provides."""
     return [s.buffer for s in code.body if isinstance(s, Allocate) and s.buffer.space == "global"]
 
 
 def tables(block: Block) -> list[Buffer]:
-    """Return the arrays of fixed numbers, in the order of their first use."""
+    """Return the constant arrays, in the order of their first use."""
     found = (v.buffer for v in loads(block) if v.buffer.space == "table")
     return list(dict.fromkeys(found))
 
 
 class Printer(ABC):
-    """Prints blocks; a target says how loops, memory and barriers look."""
+    """Prints blocks; each target prints loops, memory and barriers."""
 
     def __init__(self, words: Words, indices: IndexNames) -> None:
         self.words, self.indices = words, indices
@@ -48,14 +48,20 @@ class Printer(ABC):
 
     @abstractmethod
     def allocate(self, buffer: Buffer, depth: int, freed: list[str]) -> list[str]:
-        """Return the lines that make memory; what must be freed is added to ``freed``."""
+        """Return the lines that allocate memory; append names to free later to ``freed``."""
 
     def barrier(self) -> str:
-        """Return a barrier, or nothing."""
+        """Return a barrier; empty if the target needs none."""
         return ""
 
     def block(self, block: Block, depth: int, spread: bool) -> list[str]:
-        """Return the lines of a block, at a depth of indentation, inside a parallel loop or not."""
+        """Return the lines of a block.
+
+        Args:
+            block: the statements.
+            depth: the depth of indentation.
+            spread: whether the block is inside a parallel loop.
+        """
         pad = "  " * depth
         lines = [
             f"{pad}const {self.words.dialect.index} {self.indices.names[atom]} = "
@@ -101,7 +107,7 @@ class Printer(ABC):
         return store.format(n=len(v.lanes), type=kind, at=at, values=values)
 
     def table(self, buffer: Buffer, qualifier: str) -> str:
-        """Return the definition of an array of fixed numbers."""
+        """Return the definition of a constant array."""
         values = ", ".join(self.words.number(v, buffer.type) for v in buffer.values)
         kind = self.words.type(buffer.type)
         return f"{qualifier} {kind} {buffer.name}[{len(buffer.values)}] = {{{values}}};"

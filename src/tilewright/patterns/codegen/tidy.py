@@ -1,4 +1,4 @@
-"""Simplifies code without changing its meaning: values used once, indices used often."""
+"""Simplification of code: inlining of values used once, and naming of repeated index parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilewright.patterns.codegen.code import ForLoop as LoopStatement
 
 
 def inlined(block: Block) -> Block:
-    """With variables that only the next statement uses replaced by their values."""
+    """Return a block in which variables that only the next statement uses are inlined."""
     uses: Counter[str] = Counter()
     for s in statements(block):
         for v in values_of(s):
@@ -51,12 +51,12 @@ def _inlined(block: Block, uses: Counter[str]) -> Block:
 
 @dataclass(slots=True)
 class IndexNames:
-    """Names for parts of indices: each is computed once, in the outermost block that can.
+    """Names for parts of indices: each part is computed once, in the outermost possible block.
 
     Args:
-        reserved: names that are taken.
-        at: for each block (by its ``id``), the parts to define at its start, in order.
-        names: the names of the parts.
+        reserved: names that must not be used.
+        at: per block (by ``id``), the parts to define at its start, in order.
+        names: the name of each part.
     """
 
     reserved: frozenset[str]
@@ -64,7 +64,7 @@ class IndexNames:
     names: dict[Atom, str] = field(default_factory=dict)
 
     def fresh(self) -> str:
-        """Return a name that nothing else has."""
+        """Return an unused name."""
         taken = self.reserved | set(self.names.values())
         number = len(self.names)
         while f"k{number}" in taken:

@@ -1,9 +1,9 @@
-"""Loops over the lanes of a vector: statements lane by lane, loads and stores of whole vectors.
+"""Expansion of loops over vector lanes: computation per lane, loads and stores of whole vectors.
 
-GPUs compute lane by lane in any case: what vectors save are memory instructions. So an access of
-global or local memory becomes one of a vector if its lanes are consecutive elements, the first one
-is proved to be at a multiple of the vector's length, and the vector has at most `MOST_BYTES`. Any
-other access stays one per lane.
+The threads of a GPU compute lane by lane, so vectors save memory instructions only. An access of
+global or local memory becomes a vector access under three conditions: its lanes are consecutive
+elements, the index of the first is proved to be a multiple of the vector's length, and the vector
+has at most `MOST_BYTES`. Any other access is done once per lane.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tilewright.patterns.codegen.code import (
 )
 from tilewright.patterns.errors import LoweringError
 
-MOST_BYTES = 16  # of one access of a thread (CUDA C programming guide, device memory accesses)
-LENGTHS = (2, 4)  # of the vector types that OpenCL C and CUDA C have in common, up to 16 bytes
+MOST_BYTES = 16  # per access of a thread (CUDA C programming guide, device memory accesses)
+LENGTHS = (2, 4)  # lengths of vector types common to OpenCL C and CUDA C, up to 16 bytes
 
 
 def multiples(requirements: Sequence[SizeRequirement]) -> dict[str, int]:
-    """Return numbers that divide a program's sizes, from the requirements of its splits."""
+    """Return a known divisor of each of a program's sizes, from the requirements of its splits."""
     found: dict[str, int] = {}
     for requirement in requirements:
         top, bottom = requirement.value.fraction
@@ -63,11 +63,11 @@ def with_vectors(
 
     Args:
         block: the code of a grid of threads.
-        known: numbers that divide sizes.
-        reserved: names that are taken.
+        known: a divisor of each size, by name.
+        reserved: names that must not be used.
 
     Raises:
-        LoweringError: no access in such a loop is one of a vector, or they are nested.
+        LoweringError: a loop over lanes has no vector access, or such loops are nested.
     """
     made: Block = []
     for s in block:
@@ -86,12 +86,12 @@ class _Lanes:
 
     Args:
         loop: the loop.
-        known: numbers that divide sizes.
-        reserved: names that are taken.
-        varying: variables of its body that have another value in each lane.
-        buffers: memory that is made in its body, for each lane.
+        known: a divisor of each size, by name.
+        reserved: names that must not be used.
+        varying: variables of the body whose values differ between lanes.
+        buffers: memory that the body allocates per lane.
         accesses: the number of vector accesses.
-        made: the number of variables that loads were given.
+        made: the number of variables made for vector loads.
     """
 
     loop: ForLoop
@@ -107,13 +107,13 @@ class _Lanes:
         return int(self.loop.variable.extent.value or 0)
 
     def unrolled(self) -> Block:
-        """Return the statements in place of the loop."""
+        """Return the statements that replace the loop."""
         block = self.block(self.loop.body)
         if not self.accesses:
             raise LoweringError(
-                f"map_vec of {self.length} elements: no access of global or local memory is one of "
-                f"consecutive elements, at a multiple of {self.length}, of up to {MOST_BYTES} "
-                "bytes: use map_seq"
+                f"map_vec of {self.length} elements: no access of global or local memory has "
+                f"consecutive elements from a multiple of {self.length} on, of up to "
+                f"{MOST_BYTES} bytes: use map_seq"
             )
         return block
 
@@ -136,7 +136,7 @@ class _Lanes:
         return made
 
     def statement(self, s: Statement) -> Block:
-        """Return a statement without others inside, for all lanes."""
+        """Return the statements that replace a simple statement, for all lanes."""
         if isinstance(s, Declare) and not s.changes and not self.varies(s):
             return [s]
         before: Block = []
@@ -165,9 +165,9 @@ class _Lanes:
         return Store(buffer, self.at(s.index, k), self.lane(s.value, k, read), guards)
 
     def loads(self, s: Statement, before: Block) -> dict[BufferLoad, Value]:
-        """Return what stands for the loads of a statement whose lanes share an access.
+        """Return replacements for the loads of a statement that become vector loads.
 
-        Loads that are executed under a condition only stay where they are.
+        Conditional loads are not moved.
         """
         found: dict[BufferLoad, Value] = {}
         for v in values_of(s):
@@ -208,7 +208,7 @@ class _Lanes:
         return v
 
     def named(self, name: str) -> str:
-        """Return a name of this form that the caller does not use."""
+        """Return this name, or a similar one if the user has taken it."""
         while name in self.reserved:
             name += "_"
         return name
@@ -230,7 +230,7 @@ class _Lanes:
         return bool(names & self.varying) or own or any(map(self.moves, indices_of(s)))
 
     def first(self, buffer: Buffer, index: Poly) -> Poly | None:
-        """Return where the vector of an access begins; None if it is not one of a vector."""
+        """Return the first index of a vector access; None if the access cannot be one."""
         base = index - Poly.of(self.loop.variable)
         short = self.length * buffer.type.size <= MOST_BYTES and buffer.type.kind in "fi"
         if not short or buffer.memory not in ("global", "local") or self.moves(base):
@@ -238,7 +238,7 @@ class _Lanes:
         return base if self.divides(base) else None
 
     def divides(self, p: Poly) -> bool:
-        """Return whether an index is proved to be a multiple of the vector's length."""
+        """Return whether an index is provably a multiple of the vector's length."""
         for monomial, c in p.terms:
             if not isinstance(c, int) or any(power < 1 for _, power in monomial):
                 return False

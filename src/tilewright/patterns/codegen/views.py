@@ -1,7 +1,7 @@
-"""Views: arrays described by how an element is located, read or written (Lift's views).
+"""Views: arrays defined by a function from indices to elements (Lift's views).
 
-Layout patterns make views of views and no code. Indices that reach memory are polynomials in
-normal form (`tilewright.arith`), so that nested layouts cancel.
+Layout patterns transform views and emit no code. Indices into memory are polynomials in normal form
+(`tilewright.arith`), so that layouts which undo each other cancel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ArrayView:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Lazy(ArrayView):
-    """An array whose elements are made on demand."""
+    """An array whose elements are computed on demand."""
 
     at: Callable[[Poly], ArrayView]
 
@@ -53,9 +53,9 @@ Store: TypeAlias = "Buffer | tuple[Store, ...]"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory(ArrayView):
-    """An array stored row by row; tuples have a buffer for each component.
+    """An array stored in row-major order; tuples have one buffer per component.
 
-    Writes for which a guard (i, n), meaning ``i < n``, does not hold are dropped.
+    A write is dropped if a guard fails; a guard (i, n) means ``i < n``.
     """
 
     store: Store
@@ -74,7 +74,7 @@ def element(view: ArrayView, i: Poly) -> ArrayView:
 
 
 def component(view: ArrayView, k: int) -> ArrayView:
-    """Return the component of a tuple with a number."""
+    """Return component ``k`` of a tuple."""
     if isinstance(view, Several):
         return view.items[k]
     assert isinstance(view, Memory)
@@ -116,7 +116,7 @@ def _length(type: DataType) -> Poly:
 
 
 def guarded(view: ArrayView, index: Poly, length: Poly, value: bool | int | float) -> ArrayView:
-    """Return a view whose scalars are a number where the index is out of range."""
+    """Return a view whose scalars are ``value`` if the index is out of range."""
     kind = view.type
     if isinstance(kind, ArrayType):
         return Lazy(kind, lambda i: guarded(element(view, i), index, length, value))
@@ -193,9 +193,9 @@ def _unzipped(view: ArrayView, made: DataType) -> ArrayView:
 
 
 def written_layout(p: n.Pattern, out: ArrayView, given: DataType) -> ArrayView | None:
-    """Return the view to write a layout pattern's input to, so that its output is ``out``.
+    """Return the view to which a layout pattern's input must be written to produce ``out``.
 
-    None if elements of the input would be written twice, or not at all, or it computes.
+    None if the pattern computes, or if input elements would be written twice or not at all.
     """
     if isinstance(p, n.Pipe):
         kinds = child_inputs(p, given)
@@ -252,7 +252,7 @@ def _written_map(p: n.Map, out: ArrayView, given: DataType) -> ArrayView | None:
 
 
 def _dummy(p: n.Pattern, given: DataType) -> ArrayView:
-    """Return a view of a pattern's result that is only asked whether it can be written through."""
+    """Return a placeholder view of a pattern's result, to test whether layout can be written."""
     kind = infer(p, given)[0]
     if isinstance(kind, TupleType):
         return Several(kind, tuple(ArrayView(item) for item in kind.items))

@@ -1,7 +1,8 @@
-"""Windows that a sequential loop keeps in private memory from one step to the next.
+"""Windows that a sequential loop keeps in private memory from one iteration to the next.
 
-Before the loop, all elements of the first window are read but those that a step adds. A step reads
-``step`` new elements, computes, and moves the others to where the next window has them.
+Before the loop, code reads the elements of the first window except its last ``step``. Each
+iteration reads ``step`` new elements, computes, and shifts the others to their positions in the
+next window.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tilewright.patterns.types import ArrayType, DataType, TupleType
 
 @dataclass(eq=False, slots=True)
 class OpenLoop:
-    """A sequential loop while its body is made.
+    """A sequential loop whose body is under construction.
 
     Args:
-        variable: of the loop.
+        variable: the variable of the loop.
         before: statements before the loop.
         start: the first statements of the body.
-        end: the last ones.
+        end: the last statements of the body.
         windows: memory of the windows that the loop keeps, by the view that reads them.
     """
 
@@ -47,7 +48,7 @@ class OpenLoop:
         if None in wanted:
             return
         moves = [s for s in self.end if isinstance(s, Store) and s.buffer is buffer]
-        for s in moves:  # from the first element on: each gets one that is behind it
+        for s in moves:  # in ascending order: each element is replaced by a later one
             assert isinstance(s.value, BufferLoad)
             if s.index.value in wanted:
                 wanted.add(s.value.index.value)
@@ -65,10 +66,10 @@ def flat(store: Buffers) -> list[Buffer]:
 
 
 def overlap(p: n.SlideSeq, window: DataType) -> tuple[int, int, int]:
-    """Return the size and the step of a window, and how many elements two windows share.
+    """Return the size and step of a window, and the number of elements that neighbours share.
 
     Raises:
-        LoweringError: they are open sizes, or those of the elements are.
+        LoweringError: the size, the step, or a length of the elements is not a number.
     """
     size, step = p.size.value, p.step.value
     if elements(window) is None or not isinstance(size, int) or not isinstance(step, int):
@@ -78,7 +79,7 @@ def overlap(p: n.SlideSeq, window: DataType) -> tuple[int, int, int]:
 
 
 def elements(kind: DataType) -> int | None:
-    """Return the scalars in a value of a type; None if that depends on an open size."""
+    """Return the number of scalars in a value of a type; None if it depends on a size."""
     if isinstance(kind, TupleType):
         each = [elements(item) for item in kind.items]
         found = [count for count in each if count is not None]
@@ -90,6 +91,6 @@ def elements(kind: DataType) -> int | None:
 
 
 def out_of_order(p: n.SlideSeq) -> LoweringError:
-    """Return the error of windows that are not read by a sequential loop in its order."""
+    """Return the error for windows that no sequential loop reads in order."""
     cure = "put map_seq after it, or use slide"
     return LoweringError(located(f"the windows of {p} are not read in order: {cure}", p))

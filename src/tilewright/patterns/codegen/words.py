@@ -1,4 +1,4 @@
-"""Expressions as C, OpenCL C and CUDA C: numbers, indices, user functions, and their helpers."""
+"""Printing of expressions as C, OpenCL C and CUDA C: numbers, indices and user functions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class CDialect:
 
     Args:
         index: the type of indices and sizes.
-        helper: the beginning of a function that is local to a file.
-        suffixed: whether functions of f32 have an ``f`` at their end, as in C.
-        boolean: the type that stores a truth value.
+        helper: the qualifiers of a helper function.
+        suffixed: whether mathematical functions of f32 end in ``f``, as in C.
+        boolean: the type of a truth value in memory.
         vector_load: the load of a vector of ``{n}`` elements at an address.
         vector_store: the statement that stores one.
     """
@@ -91,11 +91,11 @@ _INDEX_HELPERS = {
 
 @dataclass(slots=True)
 class Words:
-    """Prints expressions, and collects the helpers and user functions that they need.
+    """Prints expressions, and collects the helper and user functions that they call.
 
     Args:
         named: names of parts of indices.
-        inside: pairs (x, n) for which ``0 <= x < n`` holds where the text stands.
+        inside: pairs (x, n) for which ``0 <= x < n`` holds in the current code.
     """
 
     dialect: CDialect
@@ -132,11 +132,11 @@ class Words:
         return text or "0"
 
     def atom(self, atom: Atom) -> str:
-        """Return a part of an index: its name, if it has one."""
+        """Return a part of an index: its name, or its definition if it has none."""
         return self.named.get(atom) or self.define(atom)
 
     def define(self, atom: Atom) -> str:
-        """Return how a part of an index is computed."""
+        """Return the definition of a part of an index."""
         if isinstance(atom, Size | LoopVariable):
             return atom.name
         if isinstance(atom, Div | Mod):
@@ -154,7 +154,7 @@ class Words:
         return self._factor(p) if p.fraction[1] == 1 else f"({self.index(p)})"
 
     def extreme(self, kind: str, values: Iterable[Poly | str]) -> str:
-        """Return the ``least`` or ``most`` of one or more indices, some of them printed."""
+        """Return the ``least`` or ``most`` of indices; text is already printed."""
         text, *others = (v if isinstance(v, str) else self.index(v) for v in values)
         for other in others:
             text = f"{self._helper(kind)}({text}, {other})"
@@ -244,7 +244,7 @@ class FunctionBody:
     made: dict[tuple[scalar.Expr, ScalarType], str] = field(default_factory=dict)
 
     def text(self, e: scalar.Expr, wanted: ScalarType) -> str:
-        """Return an expression whose type is the wanted one, unless it has its own."""
+        """Return the text of an expression; one without a type gets the ``wanted`` type."""
         if isinstance(e, scalar.Arg):
             return self.args[e.index]
         if isinstance(e, scalar.ScalarConst):
