@@ -1,4 +1,4 @@
-"""Benchmark programs of papers: Lift's eight stencils, RISE's programs, and others."""
+"""Benchmark programs from papers: Lift's eight stencils, RISE's programs, and others."""
 
 from tilewright.patterns.programs.applications import APPLICATIONS
 from tilewright.patterns.programs.linear_algebra import LINEAR_ALGEBRA

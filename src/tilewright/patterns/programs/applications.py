@@ -41,11 +41,11 @@ from tilewright.patterns.types import f32, i32
 
 N, M, K = sizes("N M K")
 
-FARTHEST = 3.0e38  # near the largest f32
+FARTHEST = 3.0e38  # initial squared distance: close to the largest f32
 HARRIS_KAPPA = 0.04  # weight of the squared trace, as in RISE's harris
-SOBEL_SCALE = 1 / 12  # of RISE's harris
-HEAT_RATE = 0.125  # below 1/6, from which on the explicit scheme is unstable
-SOFTENING = 0.01  # squared distance that is added, so that a body does not pull itself
+SOBEL_SCALE = 1 / 12  # scale of the derivatives in RISE's harris
+HEAT_RATE = 0.125  # below 1/6, at which the explicit scheme becomes unstable
+SOFTENING = 0.01  # added to squared distances, so that the force of a body on itself is finite
 
 
 def matmul_at(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
@@ -72,14 +72,14 @@ def kmeans(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
 
 
 def box(n: Poly | int = N, m: Poly | int = M) -> Pattern:
-    """Return sums of 3 x 3 neighbours, clamped at the border: RISE's stencil."""
+    """Return sums of 3 x 3 neighbours, clamped at the border: RISE's box stencil."""
     return (
         array("A", f32[n, m]) >> pad2(1, 1, clamp) >> slide2(3, 1) >> map2(join >> reduce(add, 0.0))
     )
 
 
 def harris(n: Poly | int = N, m: Poly | int = M) -> Pattern:
-    """Return the corner response of the interior of a grey image."""
+    """Return the Harris corner response of the interior of a grey-scale image."""
 
     def across(w: TracedParameter) -> Expr:
         return (w[0, 2] - w[0, 0] + 2 * (w[1, 2] - w[1, 0]) + w[2, 2] - w[2, 0]) * SOBEL_SCALE
@@ -143,7 +143,8 @@ def life(n: Poly | int = N, m: Poly | int = M) -> Pattern:
 def heat(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
     """Return a step of the heat equation on an n x m x k grid, insulated at its border.
 
-    The explicit scheme with seven points; `HEAT_RATE` is diffusivity x time step / spacing squared.
+    It is the explicit scheme with seven points; `HEAT_RATE` is diffusivity x time step / spacing
+    squared.
     """
 
     def step(w: TracedParameter) -> Expr:

@@ -1,8 +1,8 @@
 """The eight 2-D stencils of Lift's 2020 paper (Table 2), with their sources' formulas.
 
-Weights are those of the sources (SHOC, Rodinia, PPCG), also where they do not sum to 1. A
-stencil whose source computes the interior of its grid takes a grid that is larger by the halo
-on each side, so that the result has N x M points.
+Weights are those of the sources (SHOC, Rodinia, PPCG), even if they do not sum to 1. If a source
+computes only the interior of its grid, our program takes a grid that is larger by the halo on each
+side, so that the result has N x M points.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GAUSSIAN_WEIGHTS = (
     (2, 4, 5, 4, 2),
 )
 SRAD_Q0 = 0.053787220269  # the speckle scale of Rodinia's srad, squared
-SRAD_LAMBDA_4 = 0.125  # a quarter of the update's weight 0.5
+SRAD_LAMBDA_4 = 0.125  # a quarter of the update's weight, which is 0.5
 HOTSPOT_AMBIENT = 80.0  # degrees
 HOTSPOT_R = 0.1  # the inverse thermal resistance in x and y
 # Step over heat capacity, and the inverse resistance to the package, for a grid of 1024 x 1024.
@@ -57,9 +57,9 @@ class Stencil:
     """A stencil program.
 
     Args:
-        build: makes the program for a number of rows and columns of the result.
-        points: the number of points of a neighbourhood that are used.
-        halo: the number of elements by which the input is larger than the result on each side.
+        build: returns the program for the rows and columns of its result.
+        points: the number of points that the program uses of a neighbourhood.
+        halo: the elements that the input has in addition to the result on each side.
     """
 
     name: str
@@ -77,7 +77,7 @@ def _around(grid: Pattern) -> Pattern:
 
 
 def stencil2d(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """SHOC's 9-point stencil: a weighted sum, as a reduction."""
+    """Return SHOC's 9-point stencil: a weighted sum, as a reduction."""
     weighted = fork(table(SHOC_WEIGHTS, f32), join) >> zip >> map(mul) >> reduce(add, 0.0)
     return _grid("A", rows, columns, 1) >> slide2(3, 1) >> map2(weighted)
 
@@ -95,12 +95,12 @@ def _srad1(w: TracedParameter) -> Expr:
 
 
 def srad1(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """Rodinia's srad, first kernel: the diffusion coefficient from five points."""
+    """Return the first kernel of Rodinia's srad: the diffusion coefficient from five points."""
     return _around(_grid("I", rows, columns)) >> map2(fun(_srad1, "srad1"))
 
 
 def srad2(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """Rodinia's srad, second kernel: an update from three coefficients and four differences."""
+    """Return the second kernel of srad: an update from three coefficients and four differences."""
     image, k = _grid("I", rows, columns), _grid("K", rows, columns)
     differences = [_grid(f"d{side}", rows, columns) for side in "NSWE"]
     f = fun(
@@ -120,7 +120,7 @@ def _hotspot(t: TracedParameter, p: TracedParameter) -> Expr:
 
 
 def hotspot(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """Rodinia's hotspot: temperature from five points and the power at one."""
+    """Return Rodinia's hotspot: the temperature from five points and the power at one."""
     grids = _around(_grid("T", rows, columns)), _grid("P", rows, columns)
     return zip2(*grids) >> map2(fun(_hotspot, "hotspot"))
 
@@ -133,7 +133,7 @@ def _gradient(w: TracedParameter) -> Expr:
 
 
 def gradient(rows: Poly | int = N, columns: Poly | int = M) -> Pattern:
-    """Return PPCG's gradient, five points of the interior."""
+    """Return PPCG's gradient of five points, for the interior."""
     return _grid("A", rows, columns, 1) >> slide2(3, 1) >> map2(fun(_gradient, "gradient"))
 
 

@@ -1,9 +1,10 @@
-"""Ranking of derived programs before any is run, after Lift 2020, sections 5 to 8.
+"""Ranking of derived programs before any of them runs, after Lift 2020, sections 5 to 8.
 
-In the order in which data flows: `points` (measured programs), `models` (what a model needs to
-have), `nearest` (the paper's model), `trend` (a linear trend and trees), `estimate` (one that needs
-no measurements), `evaluation` (how well a model ranks unseen programs), `trained` (what comes along
-for C kernels), `candidates` (the kernels of a program, and their order).
+The modules, in the order in which data flows: `points` (measured programs), `models` (the interface
+of models), `nearest` (the paper's model), `trend` (a linear trend and trees), `estimate` (an
+estimate without measurements), `evaluation` (how well a model ranks unseen programs), `trained`
+(models for C kernels, from measurements that ship with the package), `candidates` (the kernels of a
+program, and their ranking).
 """
 
 from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table

@@ -1,7 +1,7 @@
-"""The kernels of a program that are ranked: derived programs, each with several launches.
+"""Candidate kernels of a program: derived programs, each with several launches.
 
 The paper explores about ten numbers of threads for each of a thousand expressions (section 8.1).
-A launch is correct for any numbers of groups and threads, because loops over them are strided.
+A launch is correct for any number of groups and threads, because loops stride by these numbers.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ from tilewright.patterns.sizing import size_names, with_sizes
 Array: TypeAlias = np.ndarray[Any, Any]
 Numbers: TypeAlias = tuple[int, ...]
 
-LAUNCHES = 10  # of an expression (section 8.1)
-LEAST_THREADS = 32  # in a group, if the program can use as many: a warp
-LEAST_GROUPS = 8  # if the program can use as many: Lift's filter for NVIDIA's GPUs
+LAUNCHES = 10  # per expression (section 8.1)
+LEAST_THREADS = 32  # per group, if the program can use them: one warp
+LEAST_GROUPS = 8  # if the program can use them: Lift's filter for NVIDIA GPUs
 STRIDED = ThreadGrid((poly(1), poly(1), poly(1)), (1, 1, 1))  # groups may run several iterations
-LARGEST = ("global_size", "local_size", "local_memory")  # beginnings of features that do not add
+LARGEST = ("global_size", "local_size", "local_memory")  # prefixes of features that are not summed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCandidate:
-    """A derived program and how it is launched.
+    """A derived program with a launch.
 
     Args:
-        derivation: from the program to the derived one.
-        launch: None for the default: one group per tile, one thread per point.
-        features: of all its kernels together (`combined`).
+        derivation: the derivation of the program.
+        launch: groups and threads; None for the default, one group per tile and one thread per
+            point.
+        features: the features of all its kernels together (`combined`).
     """
 
     derivation: Derivation
@@ -73,15 +74,15 @@ def candidates(
     Args:
         program: patterns that start at their inputs.
         sizes: the value of every size of the program.
-        settings: for `explore`, of target ``gpu``.
-        launches: the maximum number of launches of each expression, the default one included.
-        seed: of the choice of launches.
-        on_progress: called with the number of expressions done, and of all.
+        settings: the settings of `explore`, with target ``gpu``.
+        launches: the maximum number of launches per expression, including the default.
+        seed: the seed of the choice of launches.
+        on_progress: called with the numbers of expressions done and of all expressions.
 
     Raises:
         PatternTypeError: the program is not well typed.
         SizeError: a size is missing or unknown, or the sizes do not fit the program.
-        LoweringError: a grid of threads can run none of them, nor the program itself.
+        LoweringError: a grid of threads can run neither the program nor any derived program.
     """
     type_of(program)
     fixed = with_sizes(program, dict(sizes or {}))
@@ -123,11 +124,17 @@ def _launched(
 def thread_grids(kernel: GridKernel, count: int, rng: np.random.Generator) -> list[ThreadGrid]:
     """Return launches of a kernel of known sizes: powers of two, drawn without repetition.
 
-    No dimension has more threads or groups than the next power of two above its iterations. Of
-    these, launches with `LEAST_THREADS` in a group and `LEAST_GROUPS` are drawn, if there are any.
+    The threads or groups of a dimension are at most the next power of two above its iterations.
+    Launches with at least `LEAST_THREADS` per group and `LEAST_GROUPS` are preferred.
+
+    Args:
+        kernel: the kernel.
+        count: the maximum number of launches.
+        rng: draws the launches.
     """
     threads, iterations = [1] * DIMS, [1] * DIMS
-    shared = False  # do loops run over all threads, so that fewer groups suffice for more threads?
+    # Whether loops run over all threads, so that more threads per group need fewer groups.
+    shared = False
     for loop in loops(kernel.body):
         d, extent = loop.level.dim, loop.variable.extent.value
         if not isinstance(extent, int) or loop.level.kind not in n.GRID_KINDS:
@@ -150,7 +157,7 @@ def thread_grids(kernel: GridKernel, count: int, rng: np.random.Generator) -> li
 def _options(
     threads: Numbers, iterations: Numbers, shared: bool
 ) -> tuple[tuple[Numbers, Numbers], ...]:
-    """Return pairs of threads in a group, and groups."""
+    """Return pairs: threads of a group by dimension, and groups by dimension."""
     found = []
     for group in _enough(_powers(threads), LEAST_THREADS, MOST_THREADS):
         rounds = [-(-i // t) if shared else i for i, t in zip(iterations, group, strict=True)]
@@ -159,23 +166,23 @@ def _options(
 
 
 def _powers(most: Sequence[int]) -> list[Numbers]:
-    """Return all tuples of powers of two, each up to the next one above its bound."""
+    """Return all tuples of powers of two, each at most the next power above its bound."""
     each = [[2**k for k in range((bound - 1).bit_length() + 1)] for bound in most]
     return list(product(*each))
 
 
 def _enough(options: list[Numbers], least: int, most: int | None) -> list[Numbers]:
-    """Return options whose product is in a range; those with the largest one if all are below."""
+    """Return options whose product is in a range; if all are below, those with the largest."""
     possible = [o for o in options if most is None or prod(o) <= most]
     largest = max(prod(o) for o in possible)
     return [o for o in possible if prod(o) >= min(least, largest)]
 
 
 def combined(kernels: Sequence[Features]) -> Features:
-    """Return the features of kernels that run one after the other.
+    """Return the combined features of kernels that run in order.
 
-    Sizes and memory are the largest, counts are totals over the threads of the largest kernel, and
-    cache lines are the mean over all global accesses.
+    Sizes and memory are maxima, counts are totals per thread of the largest kernel, and cache lines
+    are the mean over all global accesses.
     """
     if len(kernels) == 1:
         return kernels[0]
@@ -203,7 +210,7 @@ def table(found: Sequence[KernelCandidate]) -> Array:
 def rank(
     found: Sequence[KernelCandidate], model: PerformanceModel
 ) -> list[tuple[float, KernelCandidate]]:
-    """Return candidates with predicted performance, best first; equal ones stay in their order."""
+    """Return candidates with predicted performance, best first; the sort is stable."""
     if not found:
         return []
     predicted = model.predict(table(found))

@@ -1,4 +1,4 @@
-"""What a C kernel does, counted before it is compiled; the counts are exact for known sizes."""
+"""Counts of a C kernel's operations before it is compiled; they are exact for known sizes."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ from tilewright.patterns.codegen.generate import UNDECIDED
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-UNROLLED = 16  # iterations: gcc's max-completely-peel-times
+UNROLLED = 16  # most iterations of loops that GCC unrolls: its max-completely-peel-times
 LOOPS = ("innermost", "second", "third")
 
 
 @dataclass(slots=True)
 class CpuFeatures:
-    """Counts of one run of a C kernel, all cores together.
+    """Counts of one run of a C kernel, over all cores.
 
-    Means are over accesses and operations, each as often as it is executed; the innermost loop is
-    the one directly around, after loops that compilers unroll (`UNROLLED`).
+    Means are over accesses and operations, weighted by their executions. The innermost loop of a
+    statement is the closest enclosing loop that compilers do not unroll (`UNROLLED`).
 
     Args:
-        loads: of arrays, each element for itself.
-        stores: likewise.
-        calls: of user functions.
+        loads: loaded array elements.
+        stores: stored array elements.
+        calls: calls of user functions.
         loop_bodies: iterations of all loops.
         vector_share: share of loads and stores in loops over vector lanes.
-        parallel: the largest number of iterations that cores share; 1 if none are.
+        parallel: the largest number of iterations that cores share; 1 if there is no such loop.
         parallel_loops: how often threads are started.
-        scratch_bytes: memory for intermediate results.
-        operations: of user functions.
-        tests: of a border, each time an index needs one.
-        divisions: in indices, likewise.
-        innermost: mean logarithm, to base 2, of the iterations of the innermost loop.
-        second, third: likewise of the loops around it.
-        lanes_share: share of the operations whose innermost loop is one over vector lanes.
-        contiguous: share of accesses that stay or move by one element in the innermost loop.
-        irregular: share of accesses that move by no fixed distance in it.
+        scratch_bytes: bytes of intermediate results.
+        operations: operations in user functions.
+        tests: executed border tests of indices.
+        divisions: executed divisions in indices.
+        innermost: mean of log2 of the iterations of the innermost loop.
+        second, third: the same for the two loops around it.
+        lanes_share: share of operations whose innermost loop is over vector lanes.
+        contiguous: share of accesses with stride 0 or 1 in the innermost loop.
+        irregular: share of accesses without a fixed stride in it.
         nest: the depth of the deepest loop.
     """
 
@@ -102,11 +102,15 @@ CPU_FEATURES = (
 
 
 def cpu_vector(f: CpuFeatures, threads: int) -> Array:
-    """Return what models of C kernels learn from, of shape (len(CPU_FEATURES),).
+    """Return the features that models of C kernels learn from, of shape (len(CPU_FEATURES),).
 
-    Counts are for each store, so that programs of different sizes can be compared. ``speedup`` is
-    1 where one of the threads has work, 2 where all have work all the time, for any number of
-    threads: so what was measured on two threads says how kernels rank on more.
+    Counts are per store, so that programs of different sizes can be compared. ``speedup`` is 1 if
+    a single thread has work, and 2 if all threads always have work, for any number of threads.
+    Measurements on two threads can therefore rank kernels for more threads.
+
+    Args:
+        f: the counts of the kernel.
+        threads: the cores that it runs on.
     """
     busy, stores = f.parallel / -(-f.parallel // threads), max(f.stores, 1.0)
     speedup = 1 + (busy - 1) / (threads - 1) if threads > 1 else 1.0
@@ -145,14 +149,14 @@ def cpu_features(code: Code, known: Mapping[str, int]) -> CpuFeatures:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is around a statement.
+    """The context of a statement.
 
     Args:
-        times: how often it is executed.
-        loops: variables and iterations of the loops, outermost first.
-        spread: whether cores share one of them.
-        vector: whether one is over vector lanes; the innermost one is, if it is the last.
-        inside: tests of borders that hold here (`codegen.borders`).
+        times: the number of executions of the statement.
+        loops: variables and iterations of the enclosing loops, outermost first.
+        spread: whether cores share one of the loops.
+        vector: whether one of the loops is over vector lanes.
+        inside: border tests that always hold here (`codegen.borders`).
     """
 
     times: float = 1.0
@@ -168,7 +172,7 @@ def _number(p: Poly, known: Mapping[str, int]) -> float:
 
 
 def _unrolled(loop: ForLoop, extent: float) -> bool:
-    """Return whether compilers unroll a loop: it is short and only adds to a scalar."""
+    """Return whether compilers unroll a loop: it is short and only updates scalars."""
     kept = any(isinstance(s, Store | ForLoop | Allocate) for s in loop.body)
     return extent <= UNROLLED and not kept
 
@@ -191,7 +195,7 @@ def _count(block: Block, around: _Around, found: CpuFeatures, known: Mapping[str
 def _entered(
     s: ForLoop, extent: float, around: _Around, found: CpuFeatures, starts: float
 ) -> _Around:
-    """Return what is around the body of a loop; count it if cores share it."""
+    """Return the context of a loop's body; count the loop if cores share it."""
     outermost = s.level is UNDECIDED and not around.loops
     parallel = not around.spread and (s.level.kind in SPREAD or outermost)
     inner = None
@@ -238,7 +242,7 @@ def _count_statement(s: Statement, around: _Around, found: CpuFeatures) -> None:
 
 
 def _operations(e: scalar.Expr) -> int:
-    """Return the operations of an expression, those that are shared once."""
+    """Return the operations of an expression; shared parts count once."""
     seen: set[scalar.Expr] = set()
     open_ = [e]
     while open_:
@@ -252,7 +256,7 @@ def _operations(e: scalar.Expr) -> int:
 def _stride(
     index: Poly, v: LoopVariable, inside: frozenset[tuple[Poly, Poly]]
 ) -> float | Fraction | None:
-    """Return by how many elements an index moves with a variable; None if that changes."""
+    """Return the stride of an index in a variable, in elements; None if it is not constant."""
     total: float | Fraction = 0
     for monomial, c in index.terms:
         moving = [(a, q) for a, q in monomial if v in Poly.of(a).all_atoms()]

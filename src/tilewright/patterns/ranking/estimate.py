@@ -1,7 +1,7 @@
-"""An estimate from features alone, for a GPU on which nothing has been measured.
+"""A performance estimate from features alone, for a GPU without measurements.
 
-It counts cycles of the busiest multiprocessor. Its constants are not fitted to measurements. The
-bytes that come from memory rather than from caches are left out: the features do not have them.
+The estimate counts cycles of the busiest multiprocessor. Its constants are not fitted to
+measurements. It ignores traffic between memory and caches, which the features do not describe.
 
 | symbol | meaning | unit |
 |---|---|---|
@@ -24,11 +24,11 @@ from tilewright.patterns.ranking.points import FEATURES
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-LINES_PER_CYCLE = 1.0  # a multiprocessor's L1 serves 128 bytes a cycle (NVIDIA's Volta whitepaper)
+LINES_PER_CYCLE = 1.0  # a multiprocessor's L1 serves 128 bytes per cycle (NVIDIA Volta whitepaper)
 LOCAL_PER_CYCLE = 1.0  # warp accesses to local memory: 32 banks of 4 bytes (CUDA C guide)
-LATENCY_CYCLES = 400.0  # chosen: of a load from global memory
-LOOP_INSTRUCTIONS = 3.0  # chosen: add, compare and branch of an iteration
-INDEX_INSTRUCTIONS = 2.0  # chosen: an access, and the arithmetic of its address
+LATENCY_CYCLES = 400.0  # chosen: latency of a load from global memory
+LOOP_INSTRUCTIONS = 3.0  # chosen: per iteration, add, compare and branch
+INDEX_INSTRUCTIONS = 2.0  # chosen: per access, itself and the arithmetic of its address
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StaticEstimate:
     def predict(self, features: Any) -> Array:
         """Return runs per second, shape (n,), for features of shape (n, features).
 
-        It is 0 where the GPU cannot launch the kernel.
+        The estimate is 0 if the GPU cannot launch the kernel.
         """
         f = dict(zip(FEATURES, np.asarray(features, dtype=float).T, strict=True))
         gpu = self.machine

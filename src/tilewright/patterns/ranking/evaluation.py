@@ -1,4 +1,4 @@
-"""How well a model ranks programs that it has not learnt from (Lift 2020, sections 7 and 8)."""
+"""Evaluation of how well a model ranks unseen programs (Lift 2020, sections 7 and 8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.patterns.ranking.points import MeasuredProgram
 Array: TypeAlias = np.ndarray[Any, Any]
 
 GOOD_ENOUGH = 0.9  # share of the best performance that a search looks for (section 8.2)
-BINS = 10  # of a feature or the performance, for entropies; the paper does not state its number
+BINS = 10  # bins per feature, for entropies; chosen: the paper does not state its number
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,14 @@ class RankingQuality:
     """The quality of a ranking of one program at one set of sizes.
 
     Args:
-        program: its name.
-        sizes: by name.
-        points: the number of points that were ranked.
-        correlation: of predicted and measured performance (Pearson); 0 if one is constant.
-        runs: points that are run, best prediction first, until one has 90% of the best
+        program: the name of the program.
+        sizes: the values of its sizes, by name.
+        points: the number of ranked points.
+        correlation: Pearson's correlation of predicted and measured performance; 0 if one is
+            constant.
+        runs: the number of points to run, best prediction first, until one has 90% of the best
             performance; the mean over all orders of equal predictions.
-        random_runs: the same mean over all orders of all points.
+        random_runs: the same mean for points in random order.
     """
 
     program: str
@@ -41,7 +42,7 @@ class RankingQuality:
 
 
 def rows(qualities: Mapping[str, Sequence[RankingQuality]]) -> list[dict[str, Any]]:
-    """Return a row of plain data for each model and program, from the qualities of each model."""
+    """Return one row of plain data per model and program, from qualities by model name."""
     return [
         {
             "program": q.program,
@@ -59,14 +60,14 @@ def rows(qualities: Mapping[str, Sequence[RankingQuality]]) -> list[dict[str, An
 def leave_one_program_out(
     programs: Sequence[MeasuredProgram], model: Callable[[], PerformanceModel]
 ) -> list[RankingQuality]:
-    """Rank each program by a model that has learnt from all programs of other names.
+    """Rank each program with a model fitted to all programs of other names.
 
     Args:
-        programs: measured programs, several sizes of a program under the same name.
-        model: makes a new model, which is fitted once per name.
+        programs: measured programs; several sizes of a program have the same name.
+        model: returns a new model, which is fitted once per name.
 
     Raises:
-        PatternError: all programs have one name.
+        PatternError: all programs have the same name.
     """
     found: dict[int, RankingQuality] = {}
     for name in dict.fromkeys(p.program for p in programs):
@@ -108,13 +109,13 @@ def quality(p: MeasuredProgram, predicted: Array) -> RankingQuality:
 
 
 def runs_until(predicted: Array, good: Array) -> float:
-    """Return how many points are run until a good one, best prediction first.
+    """Return the expected number of runs until a good point, best prediction first.
 
-    Points of equal prediction are run in random order, so this is a mean: with g good ones among m,
-    the first comes after (m + 1) / (g + 1) runs.
+    Points of equal prediction run in random order: among m points with g good ones, the first good
+    one is run number (m + 1) / (g + 1) on average.
 
     Args:
-        predicted: of shape (points,), larger is better.
+        predicted: predicted performance of shape (points,); larger is better.
         good: booleans of shape (points,), at least one of them true.
     """
     _, place = np.unique(-predicted, return_inverse=True)
@@ -145,10 +146,10 @@ def summary(found: Sequence[RankingQuality]) -> dict[str, float]:
 
 
 def redundancy(programs: Sequence[MeasuredProgram]) -> dict[str, float]:
-    """Return what each feature says of the performance (section 7.1), from 0 to 0.5.
+    """Return the redundancy of each feature with the performance (section 7.1), from 0 to 0.5.
 
-    It is the mutual information over the sum of both entropies. Numbers are put into `BINS` bins
-    of equally many points, fewer where many are equal.
+    Redundancy is the mutual information over the sum of both entropies. Values are divided into
+    `BINS` bins with equal numbers of points, or fewer bins if many values are equal.
     """
     table = np.concatenate([p.features for p in programs])
     performance = _binned(np.concatenate([p.performance for p in programs]))

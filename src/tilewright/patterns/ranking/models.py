@@ -1,4 +1,4 @@
-"""What ranks candidates: any object with ``fit`` and ``predict``.
+"""The interface of models that rank candidates: any object with ``fit`` and ``predict``.
 
 Performance is throughput over the best throughput of the same program and sizes, so that programs
 with different numbers of operations can be compared (Lift 2020, section 5.1). Larger is better.
@@ -13,7 +13,7 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-LEAST_TIME = 1e-3  # of the best time: predictions below it are taken as it
+LEAST_TIME = 1e-3  # multiple of the best time, to which smaller predictions are raised
 
 
 class PerformanceModel(Protocol):
@@ -38,16 +38,16 @@ class RunTimeModel(Protocol):
 
 @dataclass(eq=False)
 class GeometricMean:
-    """The geometric mean of what several models predict.
+    """The geometric mean of the predictions of several models.
 
     Args:
-        models: that learn from the same points.
+        models: the models, all fitted to the same points.
     """
 
     models: tuple[PerformanceModel, ...]
 
     def fit(self, features: Any, performance: Any) -> Self:
-        """Fit all of them; arguments and errors are those of `PerformanceModel` and their own."""
+        """Fit all models, as `PerformanceModel` does; errors are those of the models."""
         for model in self.models:
             model.fit(features, performance)
         return self
@@ -60,9 +60,9 @@ class GeometricMean:
 
 @dataclass(eq=False)
 class FromRunTimes:
-    """A model of run times as one of performance.
+    """A performance model made of a model of run times.
 
-    It learns times in units of the program's best time, the inverse of performance.
+    The estimator learns run times relative to the program's best time: the inverse of performance.
 
     Args:
         estimator: a model of run times, such as ``tilewright.prediction.Boosted(folds=0)``.
@@ -71,7 +71,7 @@ class FromRunTimes:
     estimator: RunTimeModel
 
     def fit(self, features: Any, performance: Any) -> Self:
-        """Fit the estimator; arguments and errors are those of `PerformanceModel` and its own."""
+        """Fit the estimator, as `PerformanceModel` does; errors are those of the estimator."""
         self.estimator.fit(np.asarray(features, dtype=float), 1 / np.asarray(performance))
         return self
 

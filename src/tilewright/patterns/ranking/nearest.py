@@ -21,16 +21,18 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 NEIGHBOURS = 5  # section 5.3
 VARIANCE = 0.95  # share of the variance that the components explain (section 5.2)
-MOST_DISTANCES = 2**22  # that are in memory at a time, 32 MiB
-ROUNDING = 1e-12  # of shares of the variance, which are sums
+MOST_DISTANCES = 2**22  # distances in memory at a time: 32 MiB
+ROUNDING = 1e-12  # tolerance for rounding of sums of shares of the variance
 
 
 @dataclass(eq=False)
 class NearestNeighbours:
-    """The mean performance of the nearest training points, by the distance of their components.
+    """Prediction of performance as the mean over the nearest training points.
+
+    Distances are between coordinates of principal components.
 
     Args:
-        neighbours: number of training points whose run times are averaged.
+        neighbours: the number of training points to average.
         variance: the share of the features' variance that the components explain.
         logarithms: take sign(feature) log(1 + abs(feature)) first; the paper does not.
     """
@@ -40,7 +42,7 @@ class NearestNeighbours:
     logarithms: bool = False
 
     def fit(self, features: Any, performance: Any) -> Self:
-        """Keep training points.
+        """Store the training points.
 
         Args:
             features: of shape (points, features), at least one point.
@@ -65,7 +67,7 @@ class NearestNeighbours:
             raise PatternError("a performance is not a finite number: leave failed points out")
         self.mean_ = table.mean(axis=0)
         deviation = table.std(axis=0)
-        # A constant column takes no part: its component would be zero, divided by zero.
+        # A constant column is ignored: standardising it would divide zero by zero.
         self.scale_ = np.where(deviation > 0, deviation, 1.0)
         _, singular, rows = np.linalg.svd((table - self.mean_) / self.scale_, full_matrices=False)
         self.explained_ = _shares(singular)
@@ -78,7 +80,8 @@ class NearestNeighbours:
         """Return predicted performance, shape (n,), for features of shape (n, features).
 
         Raises:
-            PatternError: another number of features than it was fitted to, or one is not finite.
+            PatternError: the number of features differs from that of ``fit``, or one is not
+                finite.
         """
         places = self._places(self._table(features))
         if not self.axes_.shape[1]:
@@ -89,7 +92,7 @@ class NearestNeighbours:
         norms = (self.places_**2).sum(axis=1)
         for start in range(0, len(places), step):
             block = places[start : start + step]
-            # The square of the query's own norm would change no order.
+            # The query's squared norm is omitted: it does not change the order of its distances.
             distances = norms - 2 * block @ self.places_.T
             nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
             found[start : start + step] = self.performance_[nearest].mean(axis=1)
@@ -112,7 +115,7 @@ class NearestNeighbours:
 
 
 def _shares(singular: Array) -> Array:
-    """Return the share of the variance that each component explains; none if nothing varies."""
+    """Return the share of the variance that each component explains; empty if none varies."""
     variances = singular**2
     total = variances.sum()
     return np.asarray(variances / total) if total > 0 else np.zeros(0)

@@ -1,4 +1,4 @@
-"""Measured kernels of a program, from which models learn; as JSON files."""
+"""Measured kernels of programs, from which models learn, and their JSON files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class MeasuredProgram:
 
     Args:
         program: its name; models that rank it learn from programs of other names only.
-        sizes: by name.
-        features: of shape (points, features), with the columns ``names``.
-        seconds: the run time of each, of shape (points,).
-        names: of the features; by default those of GPU kernels.
+        sizes: the values of its sizes, by name.
+        features: features of shape (points, features), with the columns ``names``.
+        seconds: run times of shape (points,).
+        names: the names of the features; by default those of GPU kernels.
 
     Raises:
-        PatternError: shapes that do not fit, numbers that are not finite, times that are not
-            above 0, or no points.
+        PatternError: shapes do not match, a number is not finite, a time is not above 0, or there
+            are no points.
     """
 
     program: str
@@ -71,12 +71,12 @@ def write_measured(
     """Write measured programs as JSON.
 
     Args:
-        path: of the file.
-        programs: all with the same features.
-        about: where the measurements come from.
+        path: the file to write.
+        programs: the programs, all with the same features.
+        about: the origin of the measurements.
 
     Raises:
-        PatternError: they have different features.
+        PatternError: the programs have different features.
         TilewrightError: the file cannot be written.
     """
     names = {p.names for p in programs} or {FEATURES}
@@ -99,11 +99,11 @@ def read_measured(path: str | Path, names: tuple[str, ...] = FEATURES) -> list[M
     """Return the programs in a file that `write_measured` wrote.
 
     Args:
-        path: of the file.
-        names: the features that it must have; `CPU_FEATURES` for C kernels.
+        path: the file to read.
+        names: the expected features; `CPU_FEATURES` for C kernels.
 
     Raises:
-        PatternError: the file cannot be read, or has another form, version or features.
+        PatternError: the file cannot be read, or its form, version or features differ.
     """
     data = read_json(Path(path), PatternError)
     if not isinstance(data, dict) or data.get("format") != FORMAT:

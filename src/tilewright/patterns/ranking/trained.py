@@ -1,7 +1,7 @@
-"""Measured points that ship with the package, to fit models of C kernels to.
+"""Models of C kernels, fitted to measurements that ship with the package.
 
-``cpu_points.json`` is written by ``benchmarks/patterns_ranking.py --ship``. Its ``about`` says when
-and where its points were measured, and how well models rank a stencil that they have not seen.
+``benchmarks/patterns_ranking.py --ship`` writes ``cpu_points.json``. Its ``about`` says when and
+where its points were measured, and how well models rank an unseen stencil.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ CPU_POINTS = Path(__file__).with_name("cpu_points.json")
 
 @cache
 def cpu_points() -> tuple[MeasuredProgram, ...]:
-    """Return the points of C kernels that come with the package."""
+    """Return the measured C kernels that ship with the package."""
     return tuple(read_measured(CPU_POINTS, CPU_FEATURES))
 
 
 def cpu_model(program: n.Pattern) -> tuple[PerformanceModel, str]:
-    """Return the model that ranks a program's C kernels best, and what it is called.
+    """Return the model for ranking a program's C kernels, and its name.
 
-    Of programs that were left out, stencils are ranked best by `TrendAndTrees` that has learnt from
-    the other stencils, other programs by its mean with `NearestNeighbours` over programs that are
-    no stencils. Both need scikit-learn; without it, the nearest neighbours rank everything.
+    In evaluations on unseen programs, `TrendAndTrees` fitted to the other stencils ranked stencils
+    best. For other programs, its mean with `NearestNeighbours` was best, both fitted to programs
+    that are not stencils. `TrendAndTrees` needs scikit-learn; without it, `NearestNeighbours` ranks
+    all programs.
     """
     return _cpu_model(is_stencil(program), importlib.util.find_spec("sklearn") is not None)
 
 
 def is_stencil(program: n.Pattern) -> bool:
-    """Return whether a program computes from windows of its inputs, without a stage before them."""
+    """Return whether a program computes from windows taken directly from its inputs."""
     if not any(isinstance(p, n.Slide) for p in n.walk(program)):
         return False
-    storing = store("global")  # applies to stages whose results others read
+    storing = store("global")  # applies to stages whose results another stage reads
     stages = (apply_at(storing, site) for site in sites(program) if not site.around)
     return not any(isinstance(made, n.Pattern) for made in stages)
 

@@ -1,4 +1,4 @@
-"""A model of performance that extends beyond what it has seen: a linear trend, corrected by trees.
+"""A model of performance that extrapolates: a linear trend, corrected by trees.
 
 | symbol | meaning | shape |
 |---|---|---|
@@ -6,8 +6,8 @@
 | `performance` | throughput over the best throughput of the same program, 0 to 1 | (points,) |
 | `inputs` | sign(feature) log(1 + abs(feature)) | (points, features) |
 
-Trees predict no more than they have seen. A program with more work per point than all others is
-ranked by the trend, which has few parameters and a penalty, so that it does not run away either.
+Trees do not extrapolate. For a program with more work per point than all training programs, the
+trend determines the ranking; its few parameters and its penalty keep it from diverging.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tilewright.patterns.errors import PatternError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-PENALTIES = np.logspace(-1, 4, 12)  # of squared weights; cross-validation takes one
+PENALTIES = np.logspace(-1, 4, 12)  # candidate weights of the penalty; cross-validation selects
 
 
 @dataclass(eq=False)
 class TrendAndTrees:
-    """Ridge regression of log performance, and gradient boosting of what it leaves.
+    """Ridge regression of log performance, and gradient boosting of its residuals.
 
-    It needs scikit-learn. Sources: Hoerl and Kennard 1970; Friedman 2001 and 2002.
+    Fitting needs scikit-learn. Sources: Hoerl and Kennard 1970; Friedman 2001 and 2002.
 
     Args:
-        trees: their number.
-        rate: the factor of each tree's prediction.
+        trees: the number of trees.
+        rate: the learning rate, a factor of each tree's prediction.
         depth: the maximum depth of a tree.
         subsample: the share of the points that each tree is fitted to.
-        leaf: the minimum number of points in a leaf.
-        seed: of the subsamples.
+        leaf: the minimum number of points per leaf.
+        seed: the seed of the subsamples.
     """
 
     trees: int = 150
@@ -89,6 +89,6 @@ class TrendAndTrees:
 
 
 def _logarithms(features: Any) -> Array:
-    """Return `inputs`."""
+    """Return the `inputs` of the regression."""
     table = np.asarray(features, dtype=float)
     return np.asarray(np.sign(table) * np.log1p(np.abs(table)))

@@ -1,8 +1,8 @@
-"""Rewriting of programs into others with the same meaning.
+"""Rewriting of programs into equivalent programs.
 
-`rule` defines rules and the sites where they are tried; the families are `algorithmic`, `fusion`,
-`motion`, `tiling`, `sliding`, `vectorisation` and `lowering`; `strategies` combine rules,
-`exploration` enumerates.
+`rule` defines rules, and the sites where they are tried. The families of rules are `algorithmic`,
+`fusion`, `motion`, `tiling`, `sliding`, `vectorisation` and `lowering`. `strategies` combines
+rules; `exploration` enumerates derived programs.
 """
 
 from tilewright.patterns.errors import RewriteError

@@ -14,7 +14,7 @@ STEUWER = "Steuwer et al. 2015 (Lift's rewrite rules)"
 
 
 def split_join(length: Poly | int) -> Rule:
-    """Return a map in chunks: divide and conquer."""
+    """Return the rule that runs a map in chunks: divide and conquer."""
     k = poly(length)
 
     def step(site: Site) -> Change | str | None:
@@ -34,7 +34,7 @@ def split_join(length: Poly | int) -> Rule:
 
 
 def partial_reduce(length: Poly | int) -> Rule:
-    """Return a reduction of chunks, then of their results; the function must be associative."""
+    """Return the rule that reduces chunks, then their results; ``f`` must be associative."""
     k = poly(length)
 
     def step(site: Site) -> Change | str | None:
@@ -48,7 +48,7 @@ def partial_reduce(length: Poly | int) -> Rule:
         kind = infer(first, site.given)[0]
         assert isinstance(site.given, ArrayType)
         if site.given.item != kind:
-            return f"it reduces {site.given.item} to {kind}: partial results are of another type"
+            return f"it reduces {site.given.item} to {kind}: partial results have another type"
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
         return Change(1, (n.SplitPattern(k), n.Map(first), first))
@@ -59,7 +59,10 @@ def partial_reduce(length: Poly | int) -> Rule:
 
 
 def strided_reduce(chunks: Poly | int) -> Rule:
-    """Partial sums of every ``chunks``-th element: neighbouring threads read neighbours."""
+    """Return the rule that reduces every ``chunks``-th element, then the partial results.
+
+    Neighbouring threads then read neighbouring elements.
+    """
     k = poly(chunks)
 
     def step(site: Site) -> Change | str | None:
@@ -108,7 +111,7 @@ interchange = Rule(
 
 
 def commutative(f: n.UserFun) -> bool:
-    """Return whether a user function is the sum, product, min or max of its two parameters."""
+    """Return whether a user function is the sum, product, min or max of its parameters."""
     body = f.body
     return (
         isinstance(body, ScalarOp)
@@ -118,7 +121,7 @@ def commutative(f: n.UserFun) -> bool:
 
 
 def typed_start(p: n.Reduce, site: Site) -> n.Pattern:
-    """Return the start value of a reduction with its type written down."""
+    """Return the start value of a reduction with an explicit type."""
     if isinstance(p.init, n.Literal) and p.init.type is None:
         kind = infer(p, site.given)[0]
         assert isinstance(kind, ScalarType)

@@ -1,7 +1,7 @@
-"""Enumerates programs with the same meaning: tilings, levels of loops, memory, unrolling.
+"""Enumeration of equivalent programs: tilings, levels of loops, memories, unrolling.
 
-Algorithmic rules are tried at every site, breadth first; each result is lowered in every way
-that the target allows. The order is fixed, so that the same settings give the same programs.
+Algorithmic rules are tried at every site, breadth first. Each result is lowered in every way that
+the target allows. The order is deterministic: the same settings give the same programs.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class ExplorationSettings:
 
     Args:
         target: ``c`` (cores and vector lanes) or ``gpu`` (the grid of threads).
-        families: the families of algorithmic rules, of `FAMILIES`.
+        families: the families of algorithmic rules to apply, from `FAMILIES`.
         depth: the maximum number of algorithmic rules in a derivation.
-        times: how often rules of one family may occur in a derivation.
+        times: the maximum number of rules of one family in a derivation.
         tiles: edges of tiles and lengths of chunks to try, if they divide the sizes.
-        mappings: what may run loops: ``global`` (all threads of the grid) and ``group`` (groups and
-            their threads) of target ``gpu``, ``cores`` and ``lanes`` of target ``c``.
+        mappings: how loops may run: ``global`` (all threads of the grid) and ``group`` (groups and
+            their threads) for target ``gpu``, ``cores`` and ``lanes`` for target ``c``.
         dimensions: the numbers of dimensions that a grid of threads may have; None for 1 and 2, and
             for 3 if the result has as many.
-        memory: where results may be stored that other patterns read, and tiles be copied to:
+        memory: the memories in which intermediate results and copies of tiles may be stored:
             ``global``, ``local`` (of a work-group), ``private`` (of a thread).
-        most_local: elements that a tile in local memory may have (48 KiB of f32).
+        most_local: the maximum number of elements of a tile in local memory (48 KiB of f32).
         limit: the number of derivations after which the search stops.
         sliding: also keep windows in registers, from one iteration of a loop to the next. Not by
             default: the measured kernels that come with Tilewright have none of these.
@@ -120,7 +120,7 @@ def explore(program: n.Pattern, settings: ExplorationSettings | None = None) -> 
 
 
 def variants(program: n.Pattern, settings: ExplorationSettings) -> Iterator[Derivation]:
-    """Yield the program, and what algorithmic rules make of it, breadth first."""
+    """Yield the program and the results of algorithmic rules, breadth first."""
     seen = {program}
     layer: list[tuple[Derivation, tuple[str, ...]]] = [(Derivation(program), ())]
     for _ in range(settings.depth + 1):
@@ -152,7 +152,7 @@ def _moves(
 
 
 def _rounded(site: Site, settings: ExplorationSettings) -> Iterator[Steps]:
-    """Tilings of grids whose known sizes the tiles do not divide."""
+    """Yield tilings of grids whose known sizes are not multiples of the tiles."""
     given = site.given if isinstance(site.stages[0], n.Map) else None
     lengths = dimensions(given)[0] if given is not None else ()
     if any(length.value is None for length in lengths):
@@ -171,7 +171,7 @@ def _rounded(site: Site, settings: ExplorationSettings) -> Iterator[Steps]:
 
 
 def _instances(family: str, site: Site, settings: ExplorationSettings) -> Iterator[Rule]:
-    """Yield the rules of a family with the parameters that may fit at a site."""
+    """Yield the rules of a family, with parameters that may apply at a site."""
     first = site.stages[0]
     if family == "tiling":
         yield from _tilings(first, site, settings)
@@ -208,7 +208,7 @@ def _in_slide2(site: Site) -> bool:
 
 
 def _fitting(given: DataType, settings: ExplorationSettings, window: n.Slide | None) -> list[int]:
-    """Return the tiles that divide a length, as far as it is known."""
+    """Return the tiles that divide a length; all tiles if the length is unknown."""
     assert isinstance(given, ArrayType)
     length: Poly = given.length if window is None else given.length - window.size + window.step
     value = length.value
@@ -357,7 +357,7 @@ def _staged(mapped: Derivation, settings: ExplorationSettings) -> Iterator[Deriv
 
 
 def _local_elements(program: n.Pattern) -> float:
-    """Return elements of the tiles in local memory."""
+    """Return the number of elements in local memory."""
     firsts = ((site.stages[0], site.given) for site in sites(program))
     return sum(
         _elements(given) for p, given in firsts if isinstance(p, n.To) and p.space == "local"

@@ -17,7 +17,7 @@ NEST = "and the maps around it allow the level"
 
 
 def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
-    """Return why a map cannot be run by a level inside maps of other levels; nothing if it can."""
+    """Return why a level cannot run a map inside maps of other levels; empty if it can."""
     kinds = {outer.kind for outer in levels}
     if level.kind == "glb" and kinds & {"wrg", "lcl"}:
         return "threads of the whole grid inside a work-group"
@@ -35,15 +35,15 @@ def refusal(level: n.MapLevel, levels: tuple[n.MapLevel, ...]) -> str:
 
 
 def _unfit(site: Site) -> str:
-    """Return why the map at a site needs no decision; nothing if it does."""
+    """Return why the map at a site takes no level; empty if it takes one."""
     if not n.computes(site.stages[0]):
-        return "the map only lays its input out in another way: it needs no loop"
+        return "the map only changes the layout of its input: it needs no loop"
     reader = next((s for s in site.stages[1:] if n.computes(s)), site.reader)
     return f"{reader} reads its result: fuse the two or store it first" if reader else ""
 
 
 def lower(level: n.MapLevel) -> Rule:
-    """Return a rule that runs an undecided map by a level, if its surroundings allow it."""
+    """Return the rule that gives a level to a map without one, if the enclosing maps allow it."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -59,7 +59,7 @@ def lower(level: n.MapLevel) -> Rule:
 
 
 def lower_nest(*levels: n.MapLevel) -> Rule:
-    """Directly nested undecided maps, outermost first, are run by these levels."""
+    """Return the rule that gives levels to directly nested maps, outermost first."""
 
     def at(site: Site) -> Change | str | None:
         if not isinstance(site.stages[0], n.Map):
@@ -84,9 +84,9 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
 
 
 def _only_map(p: n.Pattern) -> n.Map | None:
-    """Return the undecided map that makes a pipe's result: only layout comes after it.
+    """Return the map without a level whose result is the pipe's, up to layout after it.
 
-    Layout that uses an element several times is none that a loop can write its results in.
+    A loop cannot write its results through layout that uses an element several times.
     """
     for last in reversed(n.stages(p)):
         if n.computes(last):
@@ -99,7 +99,7 @@ def _only_map(p: n.Pattern) -> n.Map | None:
 
 
 def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
-    """With the maps that `_only_map` finds, one inside the other, run by the levels."""
+    """Return a pipe in which the nested maps that `_only_map` finds have the levels."""
     if not levels:
         return p
     stages = list(n.stages(p))
@@ -111,7 +111,7 @@ def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
 
 
 def lower_reduce(level: n.MapLevel) -> Rule:
-    """Return a rule that runs an undecided reduction in a loop (`SEQ`) or unrolled (`UNROLL`)."""
+    """Return the rule that runs a reduction in a loop (`SEQ`) or unrolled (`UNROLL`)."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -148,10 +148,10 @@ def copied(kind: DataType, levels: tuple[n.MapLevel | None, ...]) -> n.Pattern |
 
 
 def stage_tile(components: tuple[int, ...] = (0,)) -> Rule:
-    """Copy the data that a work-group reads to local memory first, by all its threads.
+    """Return the rule that first copies a work-group's tile to local memory, by all its threads.
 
     Args:
-        components: which of several zipped tiles are copied; 0 for a single one.
+        components: the positions of the zipped tiles to copy; (0,) for a single tile.
     """
 
     def at(site: Site) -> Change | str | None:
@@ -195,7 +195,7 @@ def _loads(
 
 
 def store(space: str) -> Rule:
-    """Return a rule that stores the result of a map that others read in memory."""
+    """Return the rule that stores the result of a map in memory if another pattern reads it."""
 
     def at(site: Site) -> Change | str | None:
         first = site.stages[0]
@@ -212,11 +212,11 @@ def store(space: str) -> Rule:
 
 
 def pack(name: str, columns: Poly | int) -> Rule:
-    """Return a matrix copied into strips of a few columns, one strip after the other.
+    """Return the rule that copies a matrix into strips of columns, each strip contiguous.
 
     Args:
-        name: of the input.
-        columns: of a strip, which divide those of the matrix.
+        name: the name of the input.
+        columns: columns of a strip, a divisor of the matrix's columns.
     """
     k = poly(columns)
 
@@ -225,7 +225,7 @@ def pack(name: str, columns: Poly | int) -> Rule:
         if not isinstance(first, n.Input) or first.name != name:
             return None
         if any(isinstance(p, n.Map | n.Reduce | n.Iterate) for p in site.around):
-            return "it would be copied again and again: the input is inside a loop"
+            return "the input is inside a loop, which would copy it in every iteration"
         strips: Stages = (n.Map(n.SplitPattern(k)), n.Transpose())
         if len(dimensions(first.type)[0]) != 2:
             return f"{first.type} is not a matrix"
@@ -242,7 +242,7 @@ def pack(name: str, columns: Poly | int) -> Rule:
 
 
 def coarsen(length: Poly | int) -> Rule:
-    """Return a map of all threads in chunks; one thread computes each chunk in a loop."""
+    """Return the rule that runs a parallel map in chunks, each by one thread in a loop."""
     k = poly(length)
 
     def at(site: Site) -> Change | str | None:
@@ -261,9 +261,9 @@ def coarsen(length: Poly | int) -> Rule:
 
 
 def default_grid(program: n.Pattern) -> n.Pattern:
-    """Return a program for a grid of threads: itself, if it says who runs any of its maps.
+    """Return a program for a grid of threads: the program itself, if any of its maps has a level.
 
-    Else its outermost maps, two where there are two, are run by all threads.
+    Otherwise all threads run its outermost maps, up to two nested ones.
     """
     if any(isinstance(p, n.Map) and p.level is not None for p in n.walk(program)):
         return program

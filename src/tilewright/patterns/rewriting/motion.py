@@ -33,17 +33,17 @@ def _pair(rewrite: Rewrite) -> Callable[[Site], Change | str | None]:
 
 
 def _maps(p: n.Pattern) -> Stages:
-    """Return a map and the map that is its function, if there are any."""
+    """Return a map and, if its function is a map, that map."""
     return (p, *_maps(p.f)) if isinstance(p, n.Map) else ()
 
 
 def _undecided(p: n.Pattern) -> n.Pattern:
-    """Return directly nested maps without their levels."""
+    """Return directly nested maps with their levels removed."""
     return n.Map(_undecided(p.f)) if isinstance(p, n.Map) else p
 
 
 def _plain(p: n.Pattern) -> n.Pattern | None:
-    """Return the function of a map that is not lowered yet."""
+    """Return the function of a map without a level; None for other patterns."""
     return p.f if isinstance(p, n.Map) and p.level is None else None
 
 

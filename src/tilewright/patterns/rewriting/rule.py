@@ -1,8 +1,8 @@
-"""A rewrite rule as a value, and the sites of a program at which rules are tried.
+"""Rewrite rules as values, and the sites of a program at which rules are tried.
 
-A rule replaces the first stages of a pipe. Wherever a rule applies, the replaced stages have the
-type of the new ones: `apply_at` checks it. Conditions of a rule on the sizes (tiles that divide)
-become requirements of the new program, because type checking the new stages collects them.
+A rule replaces the first stages of a pipe by stages of the same type, which `apply_at` checks. A
+rule's conditions on sizes, such as divisibility by a tile, become requirements of the new program:
+type checking of the new stages collects them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Stages = tuple[n.Pattern, ...]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in a program: stages from one of a pipe to its end.
+    """A place in a program: a stage of a pipe and all later stages.
 
     Args:
-        stages: that stage and those after it.
+        stages: the stage and those after it.
         given: the type of the first stage's input.
         around: the patterns that this pipe is inside of, outermost first.
-        put: makes the complete program with other stages here.
-        reader: the pattern that reads the result of this pipe, if it does not go to memory.
+        put: returns the complete program with other stages at this place.
+        reader: the pattern that reads the result of this pipe; None if it goes to memory.
     """
 
     stages: Stages
@@ -37,7 +37,7 @@ class Site:
     reader: n.Pattern | None = None
 
     def levels(self) -> tuple[n.MapLevel, ...]:
-        """Who runs the enclosing maps, outermost first; undecided ones are left out."""
+        """The levels of the enclosing maps that have one, outermost first."""
         maps = [p.level for p in self.around if isinstance(p, n.Map)]
         return tuple(level for level in maps if level is not None)
 
@@ -51,7 +51,7 @@ class Change:
 
 
 Step = Callable[[Site], Change | str | None]
-"""Applies a rule at a site. None: the stages are not of its form; a text: why it does not apply."""
+"""Applies a rule at a site. Returns None if the stages differ, a text if a condition fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Rule:
     """A rewrite rule with its parameters.
 
     Args:
-        name: its name with parameters, as it is written in Python.
+        name: its name with parameters, as a Python call.
         before: the form of the stages that it replaces.
         after: the form of the new stages.
-        source: the paper or project that it is from.
+        source: the paper or project in which it was published.
         step: the function that applies it.
-        condition: what must hold besides the form; empty if nothing.
+        condition: the side condition; empty if there is none.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Rule:
 
     @property
     def rewriting(self) -> str:
-        """What it does on one line: before, after and the side condition."""
+        """The rule on one line: before, after and side condition."""
         return f"{self.before} -> {self.after}" + (f" if {self.condition}" * bool(self.condition))
 
     def __str__(self) -> str:
@@ -134,10 +134,13 @@ def _inside(
 
 
 def apply_at(rule: Rule, site: Site) -> n.Pattern | str | None:
-    """Return the program after a rule at a site; None or a text if it does not apply (`Step`).
+    """Apply a rule at a site.
+
+    Returns:
+        The new program; None or a text if the rule does not apply (`Step`).
 
     Raises:
-        RewriteError: the new stages have another type than the old ones (a wrong rule).
+        RewriteError: the rule is wrong: it changes the type of the stages.
     """
     change = rule.step(site)
     if not isinstance(change, Change):
@@ -153,10 +156,10 @@ def apply_at(rule: Rule, site: Site) -> n.Pattern | str | None:
 
 
 def apply(rule: Rule, program: n.Pattern) -> n.Pattern:
-    """Return the program after a rule at the first site where it applies.
+    """Apply a rule at the first site where it applies, and return the new program.
 
     Raises:
-        RewriteError: it applies nowhere; says why.
+        RewriteError: the rule applies nowhere; the message says why.
     """
     refused: list[tuple[Site, str]] = []
     for site in sites(program):
@@ -169,7 +172,7 @@ def apply(rule: Rule, program: n.Pattern) -> n.Pattern:
 
 
 def no_site(rule: Rule, program: n.Pattern, refused: list[tuple[Site, str]]) -> str:
-    """Return why a rule applies nowhere."""
+    """Return the message that a rule applies nowhere, with the reasons."""
     if not refused:
         return f"{rule} does not apply: {program} has no {rule.before}"
     reasons = dict.fromkeys(f"  at {_shown(site)}: {reason}" for site, reason in refused)
@@ -177,7 +180,7 @@ def no_site(rule: Rule, program: n.Pattern, refused: list[tuple[Site, str]]) -> 
 
 
 def run_already(*maps: n.Pattern) -> str | None:
-    """Return that a map has a level, for rules that only rewrite undecided ones."""
+    """Return the refusal of rules that rewrite only maps without a level; None if none has one."""
     levels = (p.level for p in maps if isinstance(p, n.Map | n.Reduce))
     return next((f"it is already run by {v.kind}" for v in levels if v is not None), None)
 

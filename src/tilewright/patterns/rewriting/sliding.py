@@ -1,8 +1,8 @@
-"""Rules that compute neighbouring windows one after the other, with the window in registers.
+"""Rules that compute neighbouring windows in a sequential loop, with the window in registers.
 
-A loop along one dimension reads each element once, where windows of ``n`` elements that move by
-``s`` read it ``n / s`` times (Lift's mapSeqSlide, RISE's rotateValues). In two and three dimensions
-that dimension becomes the innermost one, which is called 2.5-D blocking in three.
+The loop reads each element once; separate windows of ``n`` elements with step ``s`` read it
+``n / s`` times (Lift's mapSeqSlide, RISE's rotateValues). In two and three dimensions, the
+dimension of the loop becomes the innermost one; in three this is 2.5-D blocking.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tilewright.patterns.rewriting.rule import Change, Rule, Site, Stages
 from tilewright.patterns.types import ArrayType, DataType, TupleType
 
 HAGEDORN = "Hagedorn et al. 2018 (mapSeqSlide); RISE's rotateValues"
-MOST_KEPT = 255  # elements of a window: 32-bit registers of a thread (CUDA C programming guide)
-MOST_DIMS = 3  # of a stencil: more are not abbreviated by `build`, either
+MOST_KEPT = 255  # elements per window: 32-bit registers per thread (CUDA C programming guide)
+MOST_DIMS = 3  # dimensions of a stencil: `build` has no short forms for more, either
 
 TRANSPOSE = n.Transpose()
 
 
 def transposed(p: n.Pattern, depth: int = 0) -> list[int] | None:
-    """Return below how many maps each transposition of a layout is; None if it has other parts."""
+    """Return the map depth of each transposition in a layout; None if it has other parts."""
     if p is TRANSPOSE:
         return [depth]
     if isinstance(p, n.Map) and p.level is None:
@@ -39,10 +39,10 @@ def transposed(p: n.Pattern, depth: int = 0) -> list[int] | None:
 
 
 def _dims_moved(stages: Stages) -> int | None:
-    """Return how many dimensions come before those of the windows that a slide and layout make.
+    """Return the number of dimensions that the windows of a slide and its layout add to one.
 
-    ``slide(n, s)`` alone makes windows of one dimension; ``slide(n, s) >> map(transpose)`` those of
-    two, where each row was cut into windows before. None for any other stages.
+    ``slide(n, s)`` alone makes one-dimensional windows. ``slide(n, s) >> map(transpose)`` makes
+    two-dimensional windows if each row was divided into windows before. None for other stages.
     """
     if not stages or not isinstance(stages[0], n.Slide):
         return None
@@ -56,7 +56,7 @@ def _dims_moved(stages: Stages) -> int | None:
 
 
 def _nested(p: n.Pattern, depth: int) -> n.Pattern | None:
-    """Return the function of directly nested maps that no level runs yet."""
+    """Return the function of directly nested maps without levels."""
     for _ in range(depth):
         if not isinstance(p, n.Map) or p.level is not None:
             return None
@@ -74,7 +74,7 @@ def _inwards(dims: int) -> Stages:
 
 
 def _row(given: DataType, dims: int) -> DataType:
-    """Return the type of an element along the outermost dimension, at one point of the others."""
+    """Return the type of an element of the outermost dimension, at one point of the others."""
     for _ in range(dims + 1):
         assert isinstance(given, ArrayType)
         given = given.item
@@ -82,7 +82,7 @@ def _row(given: DataType, dims: int) -> DataType:
 
 
 def _unfit(slide: n.Slide, given: DataType, dims: int) -> str:
-    """Return why a window cannot be kept; nothing if it can."""
+    """Return why a window cannot be kept in registers; empty if it can."""
     size, step, each = slide.size.value, slide.step.value, elements(_row(given, dims))
     if not isinstance(size, int) or not isinstance(step, int) or each is None:
         return f"the size of its windows is not a number: {slide}"
@@ -95,7 +95,7 @@ def _unfit(slide: n.Slide, given: DataType, dims: int) -> str:
 
 def _tiles(body: n.Pattern) -> str:
     if any(isinstance(p, n.Slide | n.SlideSeq) for p in n.walk(body)):
-        return "its windows are tiles, which are cut into windows again: slide inside of them"
+        return "its windows are tiles, which are divided into windows again: slide inside of them"
     return ""
 
 
@@ -124,7 +124,7 @@ def _at(site: Site) -> Change | str | None:
 
 
 def _zipped(first: n.Fork | n.Par, site: Site) -> Change | str | None:
-    """Windows zipped with other grids, which the loop reads point by point."""
+    """Apply the rule to windows zipped with other grids, which the loop reads point by point."""
     zips = 0
     while zips + 1 < len(site.stages) and site.stages[zips + 1] == _map(n.Zip(), zips):
         zips += 1
@@ -161,7 +161,7 @@ def _zipped(first: n.Fork | n.Par, site: Site) -> Change | str | None:
 
 
 def _ending(stages: Stages, dims: int) -> tuple[Stages, n.Slide | None]:
-    """Return the stages before the slide that makes windows of ``dims + 1`` dimensions; and it."""
+    """Return the stages before the slide that makes ``dims + 1``-dimensional windows, and it."""
     for start in reversed(range(len(stages))):
         slide = stages[start]
         if isinstance(slide, n.Slide) and _dims_moved(stages[start:]) == dims:

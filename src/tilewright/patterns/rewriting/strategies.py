@@ -1,7 +1,7 @@
-"""Strategies combine rules to a schedule, after ELEVATE (Hagedorn 2020).
+"""Strategies: combinations of rules, after ELEVATE (Hagedorn 2020).
 
-A strategy extends a derivation, or raises `RewriteError`. A `Rule` is a strategy that applies it at
-the first site, outermost and leftmost, where it fits.
+A strategy extends a derivation, or raises `RewriteError`. A `Rule` is used as the strategy that
+applies it at the first possible site, outermost and leftmost.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tilewright.patterns.rewriting.rule import Rule, Site, apply_at, no_site, si
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A program, and the steps by which it came from another.
+    """A derived program: the original one and the rules applied to it.
 
     Args:
         start: the original program.
-        steps: rule by rule, with the program after each.
+        steps: the rules in order, each with the program after it.
     """
 
     start: n.Pattern
@@ -28,7 +28,7 @@ class Derivation:
 
     @property
     def program(self) -> n.Pattern:
-        """The program that it ends with."""
+        """The derived program."""
         return self.steps[-1][1] if self.steps else self.start
 
     def then(self, rule: Rule, program: n.Pattern) -> Derivation:
@@ -43,30 +43,30 @@ class Derivation:
 
 
 Strategy = Callable[[Derivation], Derivation]
-MOST_REPEATS = 1000  # applications after which `repeat` is taken not to end
+MOST_REPEATS = 1000  # applications after which `repeat` is assumed not to terminate
 
 
 def derive(program: n.Pattern, *parts: Rule | Strategy) -> Derivation:
-    """Return the derivation of a program by rules and strategies, one after the other.
+    """Apply rules and strategies to a program in order, and return the derivation.
 
     Raises:
-        RewriteError: one does not apply; says why, and which.
+        RewriteError: one does not apply; the message says which, and why.
     """
     return sequence(*parts)(Derivation(program))
 
 
 def top_down(rule: Rule) -> Strategy:
-    """Return a rule at the first site where it applies, outer before inner."""
+    """Return the strategy of a rule at the first site where it applies, outer before inner."""
     return lambda d: _at(rule, d, 0, False)
 
 
 def bottom_up(rule: Rule) -> Strategy:
-    """Return a rule at the last site where it applies: inner before outer, right before left."""
+    """Return the strategy of a rule at the last site where it applies, inner before outer."""
     return lambda d: _at(rule, d, 0, True)
 
 
 def at_site(rule: Rule, number: int) -> Strategy:
-    """Return a rule at the site with this number among those where it applies, from 0."""
+    """Return the strategy of a rule at site ``number`` of those where it applies, from 0."""
     return lambda d: _at(rule, d, number, False)
 
 
@@ -96,7 +96,7 @@ def _strategy(part: Rule | Strategy) -> Strategy:
 
 
 def sequence(*parts: Rule | Strategy) -> Strategy:
-    """Return a strategy that applies all of them, one after the other."""
+    """Return a strategy that applies all parts in order."""
 
     def run(d: Derivation) -> Derivation:
         for part in parts:
@@ -107,7 +107,7 @@ def sequence(*parts: Rule | Strategy) -> Strategy:
 
 
 def one(*parts: Rule | Strategy) -> Strategy:
-    """Return a strategy that applies the first that fits."""
+    """Return a strategy that applies the first part that applies."""
 
     def run(d: Derivation) -> Derivation:
         reasons = []
@@ -122,7 +122,7 @@ def one(*parts: Rule | Strategy) -> Strategy:
 
 
 def attempt(part: Rule | Strategy) -> Strategy:
-    """It, or nothing where it does not apply (ELEVATE's ``try``)."""
+    """Return a strategy that applies a part if it applies (ELEVATE's ``try``)."""
     return one(part, sequence())
 
 
@@ -130,7 +130,7 @@ def repeat(part: Rule | Strategy) -> Strategy:
     """Return a strategy that applies another one as often as possible.
 
     Raises:
-        RewriteError: it still applies after `MOST_REPEATS` times.
+        RewriteError: the strategy still applies after `MOST_REPEATS` applications.
     """
 
     def run(d: Derivation) -> Derivation:
@@ -145,9 +145,9 @@ def repeat(part: Rule | Strategy) -> Strategy:
 
 
 def everywhere(rule: Rule) -> Strategy:
-    """Return a rule once at every site of the program where it applies (ELEVATE's ``all``).
+    """Return a strategy that applies a rule once at every possible site (ELEVATE's ``all``).
 
-    The result of the rule is not rewritten again: sites are visited inner first, right to left.
+    Results of the rule are not rewritten again: sites are visited inner first, right to left.
     """
 
     def run(d: Derivation) -> Derivation:

@@ -1,8 +1,8 @@
 """Rules that compute stencils in overlapping tiles.
 
-A neighbourhood of ``n`` elements that moves by ``s``, taken from tiles of ``u`` elements that
-move by ``v``: with ``u - v = n - s`` and ``s`` dividing ``v``, the tiles' neighbourhoods are the
-neighbourhoods (Hagedorn et al. 2018, "High performance stencil code generation with Lift").
+Let windows have ``n`` elements and step ``s``, and tiles ``u`` elements and step ``v``. If
+``u - v = n - s`` and ``s`` divides ``v``, the windows of all tiles are exactly the windows of the
+array (Hagedorn et al. 2018, "High performance stencil code generation with Lift").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ZIP2: Stages = (n.Zip(), n.Map(n.Zip()))
 
 
 def _tile(window: n.Slide, step: Poly) -> n.Slide | str:
-    """Return the slide that makes the tiles: they move by ``step``."""
+    """Return the slide that makes tiles with this step, or why there is none."""
     quotient = (step / window.step).value
     if quotient is not None and not isinstance(quotient, int):
         return f"a tile of {step} is not a multiple of the windows' step {window.step}"
@@ -31,7 +31,7 @@ def _tile(window: n.Slide, step: Poly) -> n.Slide | str:
 
 
 def slide_tiling(step: Poly | int) -> Rule:
-    """Windows taken from overlapping tiles; with a map after them, it moves into the tiles."""
+    """Return the rule that takes windows from overlapping tiles; a map after them moves inside."""
     v = poly(step)
 
     def at(site: Site) -> Change | str | None:
@@ -54,7 +54,7 @@ def slide_tiling(step: Poly | int) -> Rule:
 
 
 def _slide2(stages: Stages) -> tuple[n.Slide, n.Slide] | None:
-    """Row and column windows, if the stages begin with a 2-D slide."""
+    """Return the row and column windows, if the stages begin with a 2-D slide."""
     if len(stages) < 3:
         return None
     columns, rows, last = stages[:3]
@@ -66,25 +66,25 @@ def _slide2(stages: Stages) -> tuple[n.Slide, n.Slide] | None:
 
 
 def slide2_stages(rows: n.Slide, columns: n.Slide) -> Stages:
-    """Return a 2-D slide with its own windows for rows and columns."""
+    """Return the stages of a 2-D slide with different windows for rows and columns."""
     return n.Map(columns), rows, n.Map(TRANSPOSE)
 
 
 def _map2(p: n.Pattern) -> n.Pattern | None:
-    """Return the function of two nested maps that are not lowered yet."""
+    """Return the function of two nested maps without levels; None for other patterns."""
     if isinstance(p, n.Map) and p.level is None and isinstance(p.f, n.Map) and p.f.level is None:
         return p.f.f
     return None
 
 
 def _run_already2(p: n.Pattern | None) -> str | None:
-    """Return that one of two nested maps is run by a level; None if these are no such maps."""
+    """Return the refusal if one of two nested maps has a level; None otherwise."""
     nested = isinstance(p, n.Map) and isinstance(p.f, n.Map)
     return run_already(p, p.f) if nested and isinstance(p, n.Map) else None
 
 
 def tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """2-D windows and what is computed of them, in overlapping tiles of rows x columns."""
+    """Return the rule that computes 2-D windows in overlapping tiles of rows x columns points."""
     steps = poly(rows), poly(columns)
 
     def at(site: Site) -> Change | str | None:
@@ -116,7 +116,7 @@ def _tiles(
 
 
 def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """Return `tiling2` for windows zipped with other grids, whose tiles do not overlap."""
+    """Return the rule `tiling2` for windows zipped with other grids; their tiles do not overlap."""
     steps = poly(rows), poly(columns)
 
     def at(site: Site) -> Change | str | None:
@@ -153,12 +153,12 @@ def zipped_tiling2(rows: Poly | int, columns: Poly | int) -> Rule:
 
 
 def _missing(length: Poly, k: Poly) -> Poly:
-    """Return how much a length lacks to a multiple of k."""
+    """Return how many elements a length lacks to the next multiple of k."""
     return (length + k - 1) // k * k - length
 
 
 def round_up(length: Poly | int) -> Rule:
-    """Return a map of a few elements too many, so that chunks of any length divide it."""
+    """Return the rule that pads a map to a multiple of ``length`` and crops its result."""
     k = poly(length)
 
     def at(site: Site) -> Change | str | None:
@@ -180,7 +180,7 @@ def round_up(length: Poly | int) -> Rule:
 
 
 def _widened(stages: Stages, missing: list[Poly]) -> Stages | str:
-    """Stages with more rows and columns in their result, before windows where there are any."""
+    """Return stages with added rows and columns in their result, padded before any windows."""
     wide = tuple(n.Pad(poly(0), m, "clamp") for m in missing)
     windows = _slide2(stages[-3:])
     if windows is None:
@@ -191,9 +191,9 @@ def _widened(stages: Stages, missing: list[Poly]) -> Stages | str:
 
 
 def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """Windows of grids with rows and columns to spare, so that tiles of any size divide them.
+    """Return the rule that pads grids of windows to whole tiles and crops the result.
 
-    Grids that are zipped are widened alike.
+    Zipped grids are padded equally.
     """
     steps = poly(rows), poly(columns)
 
@@ -226,7 +226,7 @@ def round_up2(rows: Poly | int, columns: Poly | int) -> Rule:
 
 
 def split2(rows: Poly | int, columns: Poly | int) -> Rule:
-    """Return two nested maps in tiles that do not overlap."""
+    """Return the rule that runs two nested maps in tiles that do not overlap."""
     y, x = poly(rows), poly(columns)
 
     def at(site: Site) -> Change | str | None:

@@ -13,11 +13,11 @@ STEUWER = "Steuwer et al. 2015 (asVector, asScalar)"
 
 
 def vectorise(length: int) -> Rule:
-    """Return a map of scalars whose threads compute vectors of neighbouring elements.
+    """Return the rule that lets each thread of a map compute a vector of neighbouring elements.
 
-    The length of the map is a multiple of the vector's: a requirement on its size. Accesses
-    of consecutive, aligned elements become those of vectors: `codegen.vectors` proves it for each,
-    leaves the others one per lane, and refuses a kernel in which no access is one of a vector.
+    The length of the map must be a multiple of the vector's, which becomes a requirement on its
+    size. `codegen.vectors` turns accesses that are provably consecutive and aligned into vector
+    accesses, leaves the others one per lane, and refuses a kernel without vector accesses.
     """
 
     def at(site: Site) -> Change | str | None:
