@@ -85,6 +85,31 @@ def test_jobs_alone_take_threads_and_overlap():
     assert 2 <= max(most) <= 4
 
 
+class AtOnce(ThreadPoolExecutor):
+    """An executor of which every evaluation has ended before `submit` returns."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future: Future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_what_ended_during_a_decision_counts_in_the_next():
+    waiting = []
+    with AtOnce() as executor:
+        found = tune(
+            cost,
+            SPACE,
+            budget=20,
+            executor=executor,
+            jobs=4,
+            on_trial=lambda trial, tuner: waiting.append(len(tuner.pending)),
+        )
+    assert waiting == [0] * 20
+    alone = tune(cost, SPACE, budget=20)
+    assert [t.configuration for t in found.trials] == [t.configuration for t in alone.trials]
+
+
 class LosingExecutor(ThreadPoolExecutor):
     """An executor that loses every third worker."""
 

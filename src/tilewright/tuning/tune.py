@@ -234,6 +234,10 @@ class _Run:
             if converge is not None and self.tuner.exhausted(converge, budget - self._done):
                 self._drain()
                 return "converged"
+            if any(future.done() for future in self.under_way):
+                # what ended during the last decision counts in the next
+                self._collect()
+                continue
             room = min(jobs, budget - self._done) - len(self.under_way)
             asked = self.tuner.ask() if room > 0 else None
             if asked is None and not self.under_way:
