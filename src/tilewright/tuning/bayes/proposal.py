@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.tuning.bayes.acquisition import local_search, log_expected_improvement
 from tilewright.tuning.bayes.encoding import Encoder
-from tilewright.tuning.bayes.forest import GrownTrees, grow
+from tilewright.tuning.bayes.feasibility import FeasibilityForest, fit_feasibility
 from tilewright.tuning.bayes.gp import Posterior
 from tilewright.tuning.bayes.surrogate import (
     Surrogate,
@@ -222,7 +222,7 @@ class _Score:
     encoder: Encoder
     surrogate: Surrogate
     best: float
-    chance: Callable[[Array], Array] | None
+    chance: Callable[[Array, Array], Array] | None
     bias: Callable[[Array], Array] | None
 
     def __call__(self, codes: Array) -> Array:
@@ -230,7 +230,7 @@ class _Score:
         mean, variance = self.surrogate.predict(points)
         score = log_expected_improvement(mean, variance, self.best)
         if self.chance is not None:
-            chance = self.chance(points)
+            chance = self.chance(codes, points)
             score = score + np.log(np.maximum(chance, 1e-9))
         if self.bias is not None:
             score = score + self.bias(codes)
@@ -243,29 +243,26 @@ def _feasible(
     pending: Array,
     settings: Settings,
     rng: np.random.Generator,
-) -> GrownTrees | None:
-    """Return a forest of the probability of success (Section 4.3), or None without failures."""
+) -> FeasibilityForest | None:
+    """Return the model of the probability of success, or None without failures."""
     if not settings.feasibility or seen.valid.all():
         return None
     known = recent(seen.valid, settings.most_points)
-    points, worked = encoder(seen.codes[known]), seen.valid[known].astype(float)
-    forest = grow(points, worked, rng)
-    if len(pending) == 0:
-        return forest
-    waiting = encoder(pending)
-    expected = forest.mean(waiting)
-    return grow(np.concatenate([points, waiting]), np.concatenate([worked, expected]), rng)
+    return fit_feasibility(encoder, seen.codes[known], seen.valid[known], pending, rng)
 
 
 def _chance(
-    forest: GrownTrees | None, source: SourceModel | None, count: int
-) -> Callable[[Array], Array] | None:
-    """Return the probability of feasibility at points, after ``count`` evaluations here."""
+    forest: FeasibilityForest | None, source: SourceModel | None, count: int
+) -> Callable[[Array, Array], Array] | None:
+    """Return the probability of feasibility, after ``count`` evaluations here.
+
+    It is a function of codes and of the points that encode them.
+    """
     if source is None or source.forest is None:
         return None if forest is None else forest.mean
 
-    def chance(points: Array) -> Array:
-        here = np.ones(len(points)) if forest is None else forest.mean(points)
+    def chance(codes: Array, points: Array) -> Array:
+        here = np.ones(len(points)) if forest is None else forest.mean(codes, points)
         return source.chance(points, here, count)
 
     return chance
