@@ -50,3 +50,15 @@ def test_one_kind_of_output_is_predicted_everywhere(value):
 def test_constant_features_and_single_observations_are_no_obstacle():
     forest = grow(np.zeros((1, 3)), np.ones(1), np.random.default_rng(0))
     assert forest.mean(np.zeros((2, 3))).tolist() == [1.0, 1.0]
+
+
+def test_thresholds_are_limited_and_cover_the_whole_range():
+    points = np.arange(100.0)[:, None]
+    outputs = (points[:, 0] > 60).astype(float)
+    forest = grow(points, outputs, np.random.default_rng(0), trees=50, most_cuts=5)
+    cuts = np.unique(forest.threshold[forest.children[:, :, 0] != np.arange(forest.value.shape[1])])
+    assert set(cuts) <= {0.5, 24.5, 49.5, 73.5, 74.5, 98.5}
+    assert ((forest.mean(points) > 0.5) == (outputs > 0.5)).mean() > 0.85
+    every = grow(points, outputs, np.random.default_rng(0), trees=50, most_cuts=99)
+    plain = grow(points, outputs, np.random.default_rng(0), trees=50)
+    assert (every.mean(points) == plain.mean(points)).all()

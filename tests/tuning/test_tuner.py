@@ -404,9 +404,9 @@ def test_what_is_pending_is_no_longer_uncertain(surrogate):
 def test_a_pending_evaluation_counts_in_the_model_of_failures(monkeypatch):
     grown = []
 
-    def grow(points, outputs, rng):
+    def grow(points, outputs, rng, **options):
         grown.append((points, outputs))
-        return forest.grow(points, outputs, rng)
+        return forest.grow(points, outputs, rng, **options)
 
     monkeypatch.setattr(feasibility, "grow", grow)
     codes = np.unique(SPACE.sample(np.random.default_rng(0), 20), axis=0)

@@ -30,6 +30,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 # Failures, and successes, from which on products are features. From the first failure on, they
 # cost quality early in the search, see docs/decisions/tuning-model.md.
 _ENOUGH = 5
+# Maximum number of thresholds of a feature: products have many different values; with a
+# threshold between any two, a decision after 1000 evaluations took three times as long.
+_MOST_CUTS = 16
 # Maximum number of products, so that a decision's cost does not grow with the square of parameters.
 _MOST_PRODUCTS = 80
 
@@ -129,4 +132,6 @@ def _grown(
     encoder: Encoder, codes: Array, outputs: Array, pairs: Array, rng: np.random.Generator
 ) -> FeasibilityForest:
     features = _features(encoder.space, codes, encoder(codes), pairs)
-    return FeasibilityForest(encoder, grow(features, outputs, rng), pairs)
+    return FeasibilityForest(
+        encoder, grow(features, outputs, rng, most_cuts=_MOST_CUTS if len(pairs) else None), pairs
+    )

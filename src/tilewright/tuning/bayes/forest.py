@@ -68,6 +68,7 @@ def grow(
     depth: int = 10,
     leaf: int = 1,
     share: float | None = None,
+    most_cuts: int | None = None,
 ) -> GrownTrees:
     """Grow a forest on bootstrap samples, splitting where squared error falls most.
 
@@ -79,20 +80,31 @@ def grow(
         depth: maximum depth of a tree.
         leaf: minimum number of observations in a child.
         share: the share of features tried at a node; by default their number's square root.
+        most_cuts: maximum number of thresholds of a feature, evenly spaced among those between
+            its values; by default all.
     """
     count, width = points.shape
-    levels = [np.unique(points[:, f]) for f in range(width)]
-    bins = np.stack([np.searchsorted(v, points[:, f]) for f, v in enumerate(levels)], axis=1)
-    most = max(len(v) for v in levels)
+    between = [_thresholds(points[:, f], most_cuts) for f in range(width)]
+    bins = np.stack([np.searchsorted(v, points[:, f]) for f, v in enumerate(between)], axis=1)
+    most = max(len(v) for v in between) + 1
     cuts = np.zeros((width, most))
-    for f, v in enumerate(levels):
-        cuts[f, : len(v) - 1] = (v[1:] + v[:-1]) / 2
+    for f, v in enumerate(between):
+        cuts[f, : len(v)] = v
     tried = max(1, round(width * share if share is not None else np.sqrt(width)))
     weight = np.zeros((trees, count))
     picks = rng.integers(0, count, (trees, count))
     np.add.at(weight, (np.arange(trees)[:, None], picks), 1.0)
     grower = _Grower(bins, outputs, weight, cuts, most, tried, leaf)
     return grower.run(rng, depth)
+
+
+def _thresholds(values: Array, most: int | None) -> Array:
+    """Return thresholds between different values, in ascending order, at most ``most``."""
+    levels = np.unique(values)
+    cuts = (levels[1:] + levels[:-1]) / 2
+    if most is None or len(cuts) <= most:
+        return np.asarray(cuts)
+    return np.asarray(cuts[np.linspace(0, len(cuts) - 1, most).round().astype(int)])
 
 
 class _Grower:
