@@ -216,7 +216,7 @@ def test_a_window_is_not_kept_from_one_kernel_to_the_next():
         ),
         (
             tp.slide(6, 4) >> tp.map(tp.slide(3, 1) >> tp.map(tp.at(0) >> tp.copy)) >> tp.join,
-            "cut into windows again",
+            "divided into windows again",
         ),
     ],
 )
