@@ -1,4 +1,4 @@
-"""Capabilities of GPUs: stages that have to stay on the host, and reductions with atomics."""
+"""Decide which stages can run on a GPU, and which reductions can use atomic additions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from tilewright.halide.ir.algorithm import (
 )
 from tilewright.machines import GpuMachine
 
-# C functions that Halide knows on every GPU, less the suffix for the type.
+# C functions that Halide supports on every GPU, without the type suffix.
 DEVICE_FUNCTIONS = frozenset(
     "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh exp fast_exp fast_inverse "
     "fast_inverse_sqrt fast_log fast_pow floor is_finite is_inf is_nan fmod inf log maxval minval "
     "nan neg_inf pow round sin sinh sqrt tan tanh trunc fma erf".split()
 )
-# What Halide 21 writes into OpenCL kernels without defining it.
+# Functions that Halide 21 calls in OpenCL kernels but does not define there.
 OPENCL_MISSING = frozenset(["popcount", "count_leading_zeros", "count_trailing_zeros"])
 HOST_INTRINSICS = frozenset(["require", "print", "print_when", "debug_to_file", "memoize_expr"])
 
 
 def read_by_externs(algorithm: Algorithm) -> frozenset[str]:
-    """Return the Funcs and inputs of extern stages: Halide does not copy them from a device."""
+    """Return the Funcs and inputs that extern stages read.
+
+    They must be computed on the host: Halide does not copy them back from a device.
+    """
     stages = (func.extern for func in algorithm.funcs if func.extern is not None)
     return frozenset(name for stage in stages for name in stage.reads)
 
@@ -38,10 +41,14 @@ def host_only(
     memoized: frozenset[str] = frozenset(),
     for_externs: frozenset[str] = frozenset(),
 ) -> str | None:
-    """Return why a stage must stay on the host, or None where the GPU can run it.
+    """Return why a stage must stay on the host, or None if the GPU can run it.
 
-    `memoized` are Funcs that Halide keeps in its cache: it compiles no kernel that reads them.
-    `for_externs` are those that `read_by_externs` gives.
+    Args:
+        stage: The stage to check.
+        func: The Func that the stage belongs to.
+        machine: The GPU and its API.
+        memoized: The memoized Funcs. Halide cannot compile a kernel that reads them.
+        for_externs: The result of `read_by_externs`.
     """
     if func.name in for_externs:
         return "an extern stage reads it on the host"
@@ -75,7 +82,7 @@ def _call(call: Call, machine: GpuMachine) -> str | None:
         if call.name in OPENCL_MISSING:
             return f"Halide has no {call.name} for OpenCL"
         if call.name == "bitwise_not" and call.type.bits == 1:
-            # Written as ~, which is never false of an OpenCL bool.
+            # Halide emits ~, which is nonzero for both values of an OpenCL bool.
             return "Halide negates conditions wrongly for OpenCL"
     return None
 
@@ -95,6 +102,6 @@ def _type(t: Type, machine: GpuMachine) -> str | None:
 def can_be_atomic(analysis: Analysis, name: str, index: int, machine: GpuMachine) -> bool:
     """Return whether a reduction may run in parallel with the device's atomic additions.
 
-    Floats are added atomically on CUDA only. See `is_atomic_addition`.
+    Only CUDA adds floats atomically. See `is_atomic_addition`.
     """
     return is_atomic_addition(analysis, name, index, floats=machine.api == "cuda")

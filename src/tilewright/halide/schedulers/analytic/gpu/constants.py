@@ -1,13 +1,13 @@
-"""Every number of the GPU's cost model, with its unit and its source.
+"""All constants of the GPU cost model, each with its unit and source.
 
-`GpuConstants` has the values that measurements on a GPU may replace, `GpuSearch` the limits of the
-search and of launches, which do not depend on the GPU. The unit "operations" is that of the cost
-(Sioutas 2020, Section 3): one arithmetic operation of one thread.
+`GpuConstants` has the values that measurements of a GPU may replace. `GpuSearch` has the limits of
+the search and of launches, which are the same for all GPUs. The unit "operations" is the unit of
+the cost (Sioutas 2020, Section 3): one arithmetic operation of one thread.
 
 A source is a section of the paper, a measurement ("measured: …"), a fit to recorded kernels
-("fitted: …") or a choice with its reason ("chosen: …"). The fits are to a simulated GPU with the
-SMs of a V100 (``benchmarks/data/gpu_sim``), in units per SM and cycle, so that they carry over to
-others; none of the choices has been measured on a GPU yet.
+("fitted: …") or a choice with its reason ("chosen: …"). The fitted values come from a simulated GPU
+with the SMs of a V100 (``benchmarks/data/gpu_sim``). Their units are per SM and cycle, so that they
+apply to other GPUs as well. No chosen value has been measured on a GPU yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BYTES, CYCLES, COUNT, RATIO, OPERATIONS = "bytes", "cycles", "count", "1", "oper
 
 @dataclass(frozen=True, slots=True)
 class GpuConstants:
-    """Numbers of the cost of a kernel and of its predicted time."""
+    """Constants of a kernel's cost and of its predicted time."""
 
     # --- cost of loads and stores (Sioutas 2020, Listing 1 and Table 1) -----------------------
     global_cost: float = constant(

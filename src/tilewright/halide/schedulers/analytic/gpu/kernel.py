@@ -1,15 +1,16 @@
 """One kernel: a stage of a group's output with the members computed inside its blocks.
 
-A `FusedKernel` has the parallel loops and their uses, and infers, for arrays of tilings, the
-regions of every member that one block, and one thread, must compute.
+A member is a Func of the group other than the output. A `FusedKernel` has the parallel loops and
+their roles. For an array of tilings, it infers the region of every member that one block or one
+thread must compute.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | tilings that are looked at together | count |
+| N | tilings evaluated together | count |
 | `tiles` | tile sizes by parallel loop, innermost first | (N, parallel loops), iterations |
 | `extents` | extents of the parallel loops | (parallel loops,), iterations |
 | `env` | range of every loop of the output's stage in a block or thread | (N,), coordinates |
-| `serial_env` | whole ranges of the loops that are not parallel | coordinates |
+| `serial_env` | full ranges of the loops that are not parallel | coordinates |
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ParallelLoop:
-    """A loop that may be distributed over blocks and threads, with its full range."""
+    """A loop that may be distributed over blocks and threads, with its start and extent."""
 
     loop: Loop
     lo: float
@@ -45,9 +46,9 @@ class ParallelLoop:
 
 
 class FusedKernel:
-    """Stage `stage` of `output` and the Funcs of `members` that it reads, directly or not.
+    """Stage `stage` of `output` with those of `members` that it reads directly or indirectly.
 
-    With `atomic` the stage's reduction loops are run in parallel too.
+    If `atomic`, the stage's reduction loops also run in parallel.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class FusedKernel:
         return loop.kind != "impure_rvar" or self.atomic
 
     def _in_storage_order(self) -> list[Loop]:
-        """Return the parallel loops by the storage dimension they run over, innermost first.
+        """Return the parallel loops in the order of the output's dimensions, innermost first.
 
-        A reduction loop comes first if it is the only loop along the loaded dimension.
+        In an atomic kernel, reduction loops come first if they run along the innermost dimension of
+        a load and no loop over the output's dimensions does.
         """
         place = {arg.name: i for i, arg in enumerate(self.stage.args) if isinstance(arg, Variable)}
         along = {
@@ -110,9 +112,10 @@ class FusedKernel:
 
     @cached_property
     def exact_members(self) -> frozenset[str]:
-        """The members whose region, as far as Halide can infer, has the same size in every block.
+        """The members for which Halide infers a region of the same size in every block.
 
-        They are read at affine coordinates, by stages that are themselves read so.
+        A member qualifies if it is read only at affine coordinates, and only by the output and
+        members that qualify as well.
         """
         exact = {self.output}
         for name in reversed(self.members):
@@ -135,7 +138,7 @@ class FusedKernel:
 
     @property
     def thread_loops(self) -> tuple[str, ...]:
-        """Names of the loops that are tiled over threads, innermost first."""
+        """The names of the loops whose tiles are distributed over threads, innermost first."""
         return tuple(self.loops[i].loop.name for i in self.roles.threads)
 
     # --- regions ------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class FusedKernel:
         return env
 
     def reads(self, env: Mapping[str, Interval]) -> dict[str, Box]:
-        """Return the boxes that the output's stage touches while loops range in `env`."""
+        """Return the box of each Func and input that the output's stage reads over `env`."""
         result: dict[str, Box] = {}
         memo: dict[int, Interval] = {}
         for access in self.summary.accesses:
@@ -161,7 +164,7 @@ class FusedKernel:
         return result
 
     def regions(self, env: Mapping[str, Interval]) -> dict[str, Box]:
-        """Return the box of every member and every input that the loops in `env` need."""
+        """Return the box of every member and input that the loop ranges in `env` require."""
         return self.analysis.needed(self.reads(env), self.members)
 
     def inside_threads(
@@ -172,8 +175,10 @@ class FusedKernel:
     ) -> dict[str, Box]:
         """Return the box of each nested member that one thread needs.
 
-        `env` is one thread's range of the output's loops, `points` what one thread computes of
-        each member that others are nested in.
+        Args:
+            env: Range of the output's loops in one thread.
+            points: For each member that others are nested in, the box that one thread computes.
+            nested: For each nested member, the Func whose threads compute it.
         """
         read = self.reads(env)
         wanted = {name: box for name, box in read.items() if nested.get(name) == self.output}
@@ -187,15 +192,16 @@ class FusedKernel:
         return {name: box for name, box in found.items() if name in nested}
 
     def stage_threads(self, name: str, stage: Stage) -> tuple[int, ...]:
-        """Return the thread dimensions of a member that one of its stages has loops over."""
+        """Return those thread dimensions of a member over which the given stage has a loop."""
         args = self.analysis.view.by_name[name].args
         pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
         return tuple(d for d in self.member_threads[name] if args[d] in pure)
 
     def points_each(self, registers: Tiles) -> Tiles:
-        """Return the points per thread along x, y and z, which members share with the output.
+        """Return the points per thread along x, y and z, shape (N, 3).
 
-        `registers` has the points per thread along the parallel loops, shape (N, parallel loops).
+        They apply to the output and to members alike. `registers` has the points per thread along
+        each parallel loop, shape (N, parallel loops).
         """
         each = np.ones((len(registers), SEARCH.thread_dimensions))
         for place, i in enumerate(self.roles.threads):
@@ -204,10 +210,10 @@ class FusedKernel:
 
     @cached_property
     def member_threads(self) -> dict[str, tuple[int, ...]]:
-        """The dimensions of each member that become threads, innermost first.
+        """The dimensions of each member that are distributed over threads, innermost first.
 
-        These are the dimensions whose extent grows with the tile of a thread loop, or the largest
-        one if none does.
+        A dimension is chosen if its extent grows with the tile of a thread loop. If none does, the
+        largest dimension is chosen.
         """
         base = np.array([float(min(SEARCH.probe_tile, max(e // 2, 1))) for e in self.extents])
         rows = [base]
@@ -225,17 +231,17 @@ class FusedKernel:
             result[name] = grows[: SEARCH.thread_dimensions]
         return result
 
-    # --- what is written ------------------------------------------------------------------
+    # --- stores ---------------------------------------------------------------------------
 
     @cached_property
     def stored_over(self) -> frozenset[str]:
-        """The loops that the place of a stored value depends on."""
+        """The names of the variables in the coordinates that the stage stores to."""
         variables = (node for node in walk(*self.stage.args) if isinstance(node, Variable))
         return frozenset(variable.name for variable in variables)
 
     @cached_property
     def store_step(self) -> float:
-        """The distance between stores of neighbouring threads: 1 if adjacent, else infinite."""
+        """The distance in elements between stores of neighbouring threads: 1, else infinite."""
         args = self.stage.args
         first = self.thread_loops[:1]
         if not first or not args:
@@ -244,7 +250,7 @@ class FusedKernel:
             return 1.0
         return SCATTERED
 
-    # --- what is read, and what it takes -------------------------------------------------
+    # --- loads and arithmetic ------------------------------------------------------------
 
     @cached_property
     def in_halide_order(self) -> tuple[str, ...]:
@@ -253,9 +259,10 @@ class FusedKernel:
         return tuple(sorted(self.members, key=order.__getitem__))
 
     def read_steps(self, reader: str, nested: Mapping[str, str]) -> dict[str, list[int]]:
-        """Return the members that `reader` reads, and in which of its stages.
+        """Return for each member that `reader` reads the positions of the stages that read it.
 
-        Reads of members nested in `reader`'s threads count as reads of `reader`.
+        Positions count the stages that compute anything (`working_stages`). Reads by nested members
+        count as reads by `reader`.
         """
         summaries = [self.summary]
         if reader != self.output:
@@ -273,11 +280,18 @@ class FusedKernel:
         return found
 
     def working_stages(self, name: str) -> list[Stage]:
-        """Return the stages of a member that compute anything; Halide makes no loops for others."""
+        """Return the stages of a member that compute anything. Halide omits the loops of others."""
         return [s for s in self.analysis.view.stages(name) if not nothing_to_do(s)]
 
     def work(self, name: str, stage: int, thread_x: str | None, inside: bool) -> Work:
-        """Return the cost of one iteration of a stage, `inside` a thread or at block level."""
+        """Return the work of one iteration of a stage.
+
+        Args:
+            name: The output or a member.
+            stage: The position of the stage in its Func.
+            thread_x: Name of the stage's innermost thread loop, None if it has none.
+            inside: Whether the Func is computed inside a thread, rather than at block level.
+        """
         key = (name, stage, thread_x, inside)
         known = self._work.get(key)
         if known is None:
@@ -293,7 +307,7 @@ class FusedKernel:
         return known
 
     def reduction_extents(self, name: str, stage: int) -> dict[str, float]:
-        """Return iterations of the reduction loops of a member's stage."""
+        """Return the iterations of each reduction loop of a member's stage."""
         memo: dict[int, Interval] = {}
         spans = {}
         for rvar in self.analysis.view.stages(name)[stage].rvars:
@@ -302,7 +316,7 @@ class FusedKernel:
         return spans
 
     def whole(self, callee: str) -> list[float]:
-        """Return the extents of a Func or image over the whole pipeline."""
+        """Return the extents, in elements, of a Func's or input's full required region."""
         known = self._whole.get(callee)
         if known is None:
             box = self.analysis.regions.get(callee, ())
@@ -314,7 +328,7 @@ class FusedKernel:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Arithmetic operations and loads of one iteration of a stage."""
+    """The arithmetic operations and loads of one iteration of a stage."""
 
     arithmetic: float
     loads: tuple[LoadGroup, ...]
@@ -326,7 +340,7 @@ def _count(interval: Interval) -> int:
 
 
 def sizes(box: Box, n: int) -> list[Array]:
-    """Return the extents of a box as arrays over `n` tilings; unbounded ones count as huge."""
+    """Return the extents of a box, each of shape (n,); `SEARCH.huge` for unbounded ones."""
     found = []
     for part in box:
         extent = np.fmin(part.extent, SEARCH.huge)
@@ -337,6 +351,6 @@ def sizes(box: Box, n: int) -> list[Array]:
 
 
 def iterations(span: Interval) -> float:
-    """Return how often a serial loop runs; a guess where nothing bounds it."""
+    """Return the iterations of a serial loop; a guess if its range is unbounded."""
     extent = float(np.max(span.extent))
     return extent if np.isfinite(extent) and extent >= 1.0 else SEARCH.unknown_iterations

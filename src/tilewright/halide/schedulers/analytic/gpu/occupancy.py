@@ -1,7 +1,7 @@
-"""Resident blocks and occupancy for whole arrays of tilings, by table look-up.
+"""Look up resident blocks for arrays of tilings.
 
-`tilewright.machines.occupancy` computes the occupancy of one launch; here its results for every
-block size are kept in a table, so that only shared memory is computed per tiling.
+`tilewright.machines.occupancy` computes the occupancy of one launch. This module tabulates its
+results for every block size, so that only the limit by shared memory is computed per tiling.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Residency:
-    """Resident blocks per SM by threads of a block, and the limits of the GPU."""
+    """The limits of a GPU, and the resident blocks per SM for each number of threads per block."""
 
     machine: GpuMachine
     by_threads: Array
 
     def blocks_by_shared(self, shared: Array) -> Array:
-        """Return blocks an SM holds by shared memory alone, for bytes per block."""
+        """Return the blocks that fit an SM's shared memory, given bytes of it per block."""
         machine = self.machine
         unit = machine.shared_allocation_unit
         allocated = np.ceil((shared + machine.reserved_shared_per_block) / unit) * unit
@@ -32,7 +32,12 @@ class Residency:
         return np.where(shared <= machine.shared_per_block, blocks, 0.0)
 
     def blocks(self, threads: Array, by_shared: Array) -> Array:
-        """Return blocks an SM holds; `threads` beyond the hardware's limit give none."""
+        """Return the blocks resident on an SM; 0 if `threads` exceed the hardware's limit.
+
+        Args:
+            threads: Threads per block, shape (N,).
+            by_shared: The limit by shared memory (`blocks_by_shared`), shape (N,).
+        """
         inside = np.minimum(threads, len(self.by_threads) - 1).astype(np.int64)
         return np.minimum(self.by_threads[inside], by_shared)
 
@@ -42,7 +47,10 @@ class Residency:
 
 
 def residency(machine: GpuMachine) -> Residency:
-    """Tabulate a machine; registers per thread as Sioutas 2020 estimates them, 64 under CUDA."""
+    """Return the table of a GPU, assuming that threads use as many registers as they may have.
+
+    Sioutas 2020 estimates registers in the same way. Under CUDA, Halide's runtime allows 64.
+    """
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     threads = np.arange(machine.max_threads_per_block + 2)
     registers = max_registers(machine, threads, cap)

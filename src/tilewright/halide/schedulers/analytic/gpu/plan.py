@@ -1,4 +1,7 @@
-"""The plan of a group: its kernels, each with a tiling."""
+"""The plan of a group: one kernel per stage of its output, each with a tiling.
+
+A group consists of an output and the members that are computed in the output's kernels.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,20 @@ KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 class Options:
     """Options that lead to different schedules for the same pipeline.
 
-    `mode` says how Funcs are fused: not at all, in overlapped tiles, or also nested in threads.
-    `inline` is false if loads weigh less when inlining, so that less is inlined; `max_threads`
-    bounds a block, and with `any_size` outputs may be smaller than a tile. `points` are those that
-    a thread computes along x, y and z; if empty, one, or as many as pay where a reduction is in
-    registers. Up to `steps` iterations of a reduction are unrolled together, and their operands
-    copied to registers. `unlike` lists final tiles of kernels, each with its Func and stage; new
-    tiles have to differ from them by at least a factor of two in some dimension.
+    Attributes:
+        mode: How Funcs are fused: not at all, in overlapped tiles, or also nested in threads.
+        unroll: Whether small loops inside threads are unrolled.
+        inline: Whether loads have their full weight in the choice of inlined Funcs. If false,
+            loads weigh less and fewer Funcs are inlined.
+        max_threads: Largest number of threads per block; None for the hardware's limit.
+        register_tiles: Whether threads may compute several points of a nested reduction.
+        any_size: Whether outputs may be smaller than a tile.
+        points: Points per thread along x, y and z. If empty, the search chooses: one point, or
+            several where a reduction is kept in registers and that is cheaper.
+        steps: Most iterations of a reduction to unroll together. Beyond 1, the operands of these
+            iterations are copied to registers.
+        unlike: Tiles to avoid, each as Func, stage and tile. New tiles must differ from them by at
+            least a factor of two in some dimension.
     """
 
     mode: Mode = "nested"
@@ -42,10 +52,21 @@ class Options:
 class KernelPlan:
     """One stage of a group's output, with the members computed inside its blocks.
 
-    `tile` and `registers` are by parallel loop; `steps` bounds the iterations of a reduction that
-    are unrolled together. `nested` maps members computed inside threads
-    to the Func in whose threads they are. `relaxed` counts the model's rejections that had to
-    be waived: 1 the warp multiple, 2 also the occupancy, 3 also the SM count.
+    Attributes:
+        kernel: The stage and its members.
+        kind: Where the stage runs.
+        tile: Tile size of each parallel loop, in iterations.
+        registers: Iterations of each tile per thread, by parallel loop.
+        nested: For each member computed inside threads, the Func whose threads compute it.
+        cost: The model's cost, in operations.
+        blocks: Number of blocks in the launch.
+        threads: Threads per block in x, y and z.
+        shared: Shared memory per block, in bytes.
+        occupancy: Fraction of an SM's warps that are resident.
+        relaxed: Number of the model's rejection rules that were waived: 1 for the warp multiple,
+            2 for the occupancy as well, 3 for the number of busy SMs as well.
+        reason: Why the stage does not run in parallel on the GPU; empty if it does.
+        steps: Most iterations of a reduction that are unrolled together.
     """
 
     kernel: FusedKernel
@@ -65,7 +86,11 @@ class KernelPlan:
 
 @dataclass(frozen=True, eq=False)
 class GroupPlan:
-    """A group's kernels in order; `cost` is infinite where the group cannot be one."""
+    """A group's kernels in execution order.
+
+    If the Funcs cannot form a group, `kernels` is empty, `cost` is infinite and `why_not` has the
+    reason.
+    """
 
     kernels: tuple[KernelPlan, ...]
     cost: float
@@ -73,5 +98,5 @@ class GroupPlan:
 
     @property
     def relaxed(self) -> int:
-        """The most that any kernel had to waive."""
+        """The largest number of rules that a kernel of the group waives."""
         return max((kernel.relaxed for kernel in self.kernels), default=0)

@@ -1,8 +1,9 @@
-"""The analytic GPU scheduler (Sioutas 2020): from an algorithm to schedules, nothing compiled.
+"""The analytic GPU scheduler (Sioutas 2020): converts an algorithm to schedules, without compiling.
 
-Inline, group greedily with power-of-two tiles, tile finally in steps of two, nest where it is
-cheaper, then generate the loops. Stages that the model cannot analyse get a separate kernel, or
-stay on the host. By default all that follows inlining is chosen by predicted time (`time_search`).
+Steps: inline Funcs; group the others greedily with power-of-two tiles; tile the final groups in
+steps of two; nest members in threads where that is cheaper; generate the loops. Stages that the
+model cannot analyse get a separate kernel or stay on the host. By default, `time_search` chooses
+everything after inlining by predicted time.
 """
 
 from __future__ import annotations
@@ -43,21 +44,26 @@ def schedule_gpu(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct schedules for a GPU, the model's best first.
 
-    The `objective` is the predicted time, in seconds, or the cost of Sioutas 2020, which also
-    decides if the GPU's rates are not known.
+    Args:
+        algorithm: The pipeline.
+        machine: The GPU.
+        boxes: Required region of each output, by default the pipeline's estimates.
+        scalars: Expected value of each symbol, by default `Algorithm.symbols`.
+        mode: How Funcs are fused.
+        k: Number of schedules to return at most.
+        any_size: Whether outputs may be smaller than a tile. This costs time before each launch.
+        constants: The model's constants, by default `GpuConstants()`.
+        objective: What to minimise: predicted time, in seconds, or the cost of Sioutas 2020. The
+            cost is also used if the GPU's rates or the pipeline's sizes are unknown.
 
-    `boxes` is the required region of each output (the pipeline's estimates by default) and
-    `scalars` the value expected of each symbol (`Algorithm.symbols` by default). With
-    `any_size` no schedule needs an output to be at least as large as a tile, at some cost
-    before each launch. `constants` are the model's, by default `GpuConstants()`.
-
-    Raises `TilewrightError` if an output's extent is not known.
+    Raises:
+        TilewrightError: The extent of an output is unknown.
     """
     if boxes is None:
         boxes = _boxes(algorithm)
     if scalars is None:
         scalars = algorithm.symbols
-    # Regions without bound make infinities, which may meet in a subtraction.
+    # Unbounded regions have infinite ends, whose differences may be NaN.
     with np.errstate(invalid="ignore", over="ignore"):
         first = Options(mode, any_size=any_size)
         searches = _GroupingSearches(
@@ -75,7 +81,7 @@ def schedule_gpu(
 
 @dataclass
 class _GroupingSearches:
-    """The searches of one pipeline, with more or less inlined."""
+    """The searches of one pipeline, one per setting of `Options.inline`."""
 
     algorithm: Algorithm
     machine: GpuMachine
@@ -85,7 +91,7 @@ class _GroupingSearches:
     known: dict[bool, GroupingSearch] = field(default_factory=dict)
 
     def __getitem__(self, inline: bool) -> GroupingSearch:
-        """Return the search for `Options.inline`."""
+        """Return the search for a value of `Options.inline`."""
         if inline not in self.known:
             inlined = choose_inlined(
                 self.algorithm,
@@ -102,7 +108,7 @@ class _GroupingSearches:
 
 
 def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
-    """Return the fastest schedule, and up to `k` that differ in all, in order of their times."""
+    """Return up to `k` distinct schedules in order of predicted time, the fastest first."""
     search = TimeSearch(GroupTimes(searches[True]), first)
     best = search.best()
     if best is None:
@@ -125,7 +131,7 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
 
 
 def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
-    """Return up to `k` schedules that differ: that of Sioutas 2020, then others by their cost."""
+    """Return up to `k` distinct schedules: that of Sioutas 2020, then others in order of cost."""
     found = Chosen(searches.algorithm)
     for options in _variations(first, k):
         if len(found.accepted) >= k:
@@ -144,7 +150,7 @@ def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[Plann
 def other_tilings(
     search: GroupingSearch, first: Options, planned: PlannedSchedule, count: int
 ) -> list[PlannedSchedule]:
-    """Return plans with one important kernel tiled differently, `count` per kernel."""
+    """Return plans that each tile one expensive kernel differently, up to `count` per kernel."""
     found: list[PlannedSchedule] = []
     total = sum(group.cost for group in planned.groups)
     for group in sorted(planned.groups, key=lambda group: -group.cost):

@@ -1,4 +1,4 @@
-"""A schedule's groups tiled for other sizes of the outputs, on a GPU."""
+"""Tile the groups of an existing GPU schedule again, for other output sizes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,21 @@ def suited_gpu(
     objective: Objective = "time",
     constants: GpuConstants | None = None,
 ) -> list[PlannedSchedule]:
-    """Schedules with the Funcs inlined and grouped as in `planned`, tiled for an algorithm's sizes.
+    """Return schedules with the inlining and groups of `planned`, tiled for new sizes.
 
-    Members may be in the blocks or in the threads of their group. Empty if the plan's groups
-    are not known, as in a schedule read from elsewhere.
+    Members may move between the blocks and the threads of their group.
+
+    Args:
+        planned: The schedule whose inlined Funcs and groups are kept.
+        algorithm: The pipeline, with the estimates of the new sizes.
+        machine: The GPU.
+        mode: How members are fused.
+        objective: What the search minimises.
+        constants: The model's constants, by default `GpuConstants()`.
+
+    Returns:
+        The schedules. The list is empty if no tiling is found or the groups of `planned` are
+        unknown, as in a schedule read from a file.
     """
     entries = planned.schedule.funcs
     inlined = frozenset(

@@ -1,10 +1,10 @@
-"""Which loops are tiled, and the tile sizes that are tried (Sioutas 2020, Section 4.2).
+"""Choose the loops to tile and list the tile sizes to try (Sioutas 2020, Section 4.2).
 
 | symbol | meaning | unit |
 |---|---|---|
 | extent N_d | iterations of parallel loop d | iterations |
-| T_min, T_max | least and largest tile of a loop | iterations |
-| tiled | number of loops that are tiled | count |
+| T_min, T_max | smallest and largest tile of a loop | iterations |
+| tiled | number of tiled loops | count |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Step = Literal["powers", "two"]
 
 
 def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
-    """Return the dimensions to tile: all of extent 64 or more, else the largest alone.
+    """Return the dimensions to tile: all with extent 64 or more, otherwise only the largest.
 
     >>> tiled_dims([1536, 2560, 3])
     (0, 1)
@@ -39,10 +39,14 @@ def tiled_dims(extents: Sequence[int]) -> tuple[int, ...]:
 
 
 def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, int]:
-    """Return T_min and T_max of one of `tiled` tiled dimensions with `extent` iterations.
+    """Return T_min and T_max of a tiled dimension, in iterations.
 
-    `halve` halves T_max, for OpenCL devices with 512 threads per group. Unlike in the paper a
-    single tiled dimension can always have whole warps.
+    Unlike in the paper, T_max of a single tiled dimension always allows whole warps.
+
+    Args:
+        extent: Iterations of the dimension.
+        tiled: Number of tiled dimensions, including this one.
+        halve: Whether to halve T_max, for OpenCL devices with 512 threads per work-group.
 
     >>> tile_bounds(2560, 2)
     (8, 80)
@@ -65,7 +69,7 @@ def tile_bounds(extent: int, tiled: int, *, halve: bool = False) -> tuple[int, i
 
 
 def tile_sizes(extent: int, tiled: int, step: Step, *, halve: bool = False) -> list[int]:
-    """Return the sizes to try, none larger than the extent itself.
+    """Return the tile sizes to try, none larger than the extent.
 
     >>> tile_sizes(1536, 2, "powers")
     [8, 16, 32]
@@ -80,10 +84,11 @@ def tile_sizes(extent: int, tiled: int, step: Step, *, halve: bool = False) -> l
 
 @dataclass(frozen=True, slots=True)
 class LoopRoles:
-    """The uses of the parallel loops of a stage, by their position among those loops.
+    """The roles of a stage's parallel loops, given by their positions among those loops.
 
-    `threads` are tiled and their tiles spread over threads, innermost first. `others` run
-    whole inside a thread, or one iteration per block.
+    Attributes:
+        threads: Loops that are tiled, with each tile distributed over threads; innermost first.
+        others: Loops that run completely inside a thread, or one iteration per block.
     """
 
     threads: tuple[int, ...]
@@ -93,11 +98,13 @@ class LoopRoles:
 def loop_roles(extents: Sequence[int]) -> LoopRoles:
     """Return the roles of parallel loops with the given extents, innermost storage dimension first.
 
-    Of more than three tiled dimensions the innermost and the two largest others keep their threads.
-    Small dimensions become threads as well where the tiled ones leave room: the innermost, because
-    neighbouring threads should access neighbouring elements; and if no dimension has 64 iterations
-    (the top of a pyramid), up to three of at least four, because one alone would leave most of a
-    warp idle.
+    If more than three dimensions are tiled, only the innermost and the two largest others get
+    threads. Small dimensions of at least four iterations also get threads in two cases:
+
+    * The innermost dimension does if fewer than three dimensions are tiled, because neighbouring
+      threads should access neighbouring elements.
+    * If no dimension has 64 iterations (the top of a pyramid), up to three dimensions do, because
+      a single one would leave most of a warp idle.
     """
     tiled = list(tiled_dims(extents))
     if len(tiled) > SEARCH.thread_dimensions:
@@ -123,9 +130,9 @@ def loop_roles(extents: Sequence[int]) -> LoopRoles:
 def candidates(
     extents: Sequence[int], roles: LoopRoles, step: Step, *, halve: bool = False
 ) -> Tiles:
-    """Return every tiling to try, as an array of tilings by loops.
+    """Return every tiling to try, shape (tilings, loops), in iterations.
 
-    A loop that is not a thread has its whole extent or 1.
+    A loop without threads has a tile of its full extent or of 1.
     """
     choices: list[list[int]] = [[] for _ in extents]
     large = [i for i in roles.threads if extents[i] >= SEARCH.tiled_from]
@@ -143,7 +150,7 @@ def candidates(
 
 
 def _thinned(choices: list[list[int]]) -> list[list[int]]:
-    """Drop every other size of the dimension with most sizes until few enough are left."""
+    """Halve the sizes of the dimension with the most sizes until few enough tilings are left."""
     while True:
         total = 1
         for sizes in choices:
@@ -155,16 +162,19 @@ def _thinned(choices: list[list[int]]) -> list[list[int]]:
             or len(choices[longest]) <= SEARCH.least_sizes
         ):
             return choices
-        # The first and the multiples of larger powers of two are kept.
+        # This keeps the first size and multiples of a larger power of two: 8, 12, 16 of 8, 10, …
         sizes = choices[longest]
         choices[longest] = [s for i, s in enumerate(sizes) if i % 2 == 0]
 
 
 def grid_dimensions(counts: Sequence[int]) -> list[list[int]]:
-    """Return which block loops make up each dimension of the grid, by their places in `counts`.
+    """Return the block loops of each grid dimension, as positions in `counts`.
 
-    `counts` has the blocks along each loop, innermost first. A grid has three dimensions, the
-    first of them without a practical limit; what does not fit is fused with the loop before it.
+    A grid has three dimensions, and only the first has no practical size limit. Loops that do not
+    fit are fused with the next inner loop.
+
+    Args:
+        counts: Number of blocks along each loop, innermost first.
 
     >>> grid_dimensions([4, 5])
     [[0], [1]]
