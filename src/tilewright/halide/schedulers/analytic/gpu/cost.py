@@ -1,22 +1,22 @@
-"""The cost of a group of stages (Sioutas 2020, Listing 1 and Table 1), on arrays of tilings.
+"""The cost of a kernel (Sioutas 2020, Listing 1 and Table 1), for an array of tilings at once.
 
-Where the listing and the paper's text or published code differ, the text and the code are
-followed: the block is the maximum over the stages in each dimension, and memory cost is
-divided by occupancy and active threads in the final pass only.
+Where the listing contradicts the paper's text or published code, this module follows the text and
+the code: the block is the maximum over the stages in each dimension, and memory cost is divided by
+occupancy and active threads in the final pass only.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| N | tilings that are costed at once | count |
-| `tiles`, `registers` | sizes of the tile, and iterations of it per thread | (N, parallel loops) |
+| N | tilings costed at once | count |
+| `tiles`, `registers` | tile sizes, and iterations of a tile per thread | (N, parallel loops) |
 | `blocks` | blocks of the launch | (N,), count |
 | `threads` | threads of a block, by dimension x, y, z | 3 x (N,), count |
 | `points` | iterations of a stage in one block | (N,), count |
 | `row` | threads of a stage along x | (N,), count |
 | `together` | accesses that share one transaction | (N,), count |
-| `occupancy` | resident warps over the most that an SM holds | (N,), 1 |
-| `active` | threads of an SM that have work | (N,), count |
+| `occupancy` | resident warps over an SM's maximum | (N,), 1 |
+| `active` | resident threads of an SM that have work | (N,), count |
 | `arithmetic`, `memory` | cost over all blocks | (N,), operations |
-| `shared`, `words` | shared bytes of a block, registers of a thread | (N,), bytes, words |
+| `shared`, `words` | shared memory per block, registers per thread | (N,), bytes, words |
 """
 
 from __future__ import annotations
@@ -47,12 +47,26 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Costs:
-    """The model's figures for one kernel under `n` tilings; all arrays of length n.
+    """The model's results for one kernel under N tilings; arrays have shape (N,) if not noted.
 
-    `threads` has the block's extents by dimension (x, y, z). `occupancy` and `active_threads`
-    are the least of any stage's, each with its own threads (Listing 1); `launch_occupancy` is
-    that of the block as it is launched. `legal` says that the hardware
-    can launch it; the other masks are the model's own rejections.
+    Attributes:
+        constants: The model's constants.
+        tiles: Tile sizes, shape (N, parallel loops).
+        registers: Iterations of each tile per thread, shape (N, parallel loops).
+        arithmetic: Arithmetic cost over all blocks, in operations.
+        memory: Memory cost over all blocks, in operations.
+        occupancy: The lowest occupancy of any stage, computed with that stage's threads (Listing
+            1).
+        launch_occupancy: Occupancy of the launched block.
+        active_threads: The fewest active threads per SM of any stage (Listing 1).
+        active_sms: SMs that have a block.
+        blocks: Blocks of the launch.
+        threads: Threads per block in x, y and z.
+        shared: Shared memory per block, in bytes.
+        legal: Whether the hardware can launch the tiling. The other masks are rules of the model.
+        warps_full: Whether the threads per block are a multiple of the warp size.
+        occupied: Whether the occupancy reaches the model's threshold.
+        all_sms: Whether every SM has a block.
     """
 
     constants: GpuConstants
@@ -74,14 +88,18 @@ class Costs:
 
     @property
     def thread_count(self) -> Array:
-        """Threads of a block."""
+        """The threads per block, shape (N,)."""
         total = np.ones(len(self.tiles))
         for extent in self.threads:
             total = total * extent
         return total
 
     def total(self, final: bool) -> Array:
-        """Return the cost: memory weighed by what hides its latency in the final pass only."""
+        """Return the cost in operations, shape (N,).
+
+        In the final pass, memory cost is divided by occupancy times active threads, which hide its
+        latency.
+        """
         if not final:
             return self.arithmetic + self.memory + self.constants.launch_cost
         hiding = np.maximum(self.occupancy * self.active_threads, self.constants.least_hiding)
@@ -89,13 +107,13 @@ class Costs:
 
 
 def ramp(footprint: Array | float, most: float, size: float) -> Array:
-    """Return a load's weight: from 1 to `most` as the footprint approaches `size` (bytes)."""
+    """Return a load's weight, rising from 1 to `most` as the footprint approaches `size` bytes."""
     weight: Array = np.minimum(1.0 + np.asarray(footprint) * (most / size), most)
     return weight
 
 
 class CostModel:
-    """Costs kernels on one GPU."""
+    """Computes the costs of kernels on one GPU."""
 
     def __init__(self, resident: Residency, constants: GpuConstants | None = None) -> None:
         self.resident = resident
@@ -109,17 +127,20 @@ class CostModel:
         registers: Tiles | None = None,
         nested: Mapping[str, str] | None = None,
     ) -> Costs:
-        """Cost `kernel` under every row of `tiles`.
+        """Return the costs of `kernel` under every tiling.
 
-        `registers` is the number of iterations of each tile per thread (1 by default), `nested`
-        maps members computed inside threads to their places.
+        Args:
+            kernel: The stage and its members.
+            tiles: Tile sizes, shape (N, parallel loops).
+            registers: Iterations of each tile per thread, by default 1, shape (N, parallel loops).
+            nested: For each member computed inside threads, the Func whose threads compute it.
         """
         return self.tally(kernel, tiles, registers, nested or {}).finish()
 
     def tally(
         self, kernel: FusedKernel, tiles: Tiles, registers: Tiles | None, nested: Mapping[str, str]
     ) -> Tally:
-        """Return the terms that `costs` sums up."""
+        """Return the tally that `costs` finishes; the arguments are the same."""
         n = len(tiles)
         regs = np.ones_like(tiles) if registers is None else registers
         env = kernel.block_env(tiles)
@@ -132,7 +153,7 @@ class CostModel:
         tally.block_threads = [np.ones(n) for _ in range(SEARCH.thread_dimensions)]
         tally.find_shared()
         tally.add_output()
-        # Members at the block's level, then those inside threads.
+        # Consumers come first: a nested member needs the thread counts of its anchor.
         for name in reversed(kernel.members):
             if name in boxes:
                 tally.add_member(name, sizes(per_thread.get(name, boxes[name]), n))
@@ -147,7 +168,7 @@ def _product(arrays: list[Array], n: int) -> Array:
 
 
 def _thread_x(kernel: FusedKernel, member: str | None) -> str | None:
-    """Return the innermost thread loop of a stage, by name."""
+    """Return the name of the innermost thread loop of a member, or of the output if None."""
     if member is None:
         return kernel.thread_loops[0] if kernel.thread_loops else None
     dims = kernel.member_threads[member]
@@ -156,7 +177,16 @@ def _thread_x(kernel: FusedKernel, member: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Step:
-    """A stage in a kernel: points and threads per block, `row` threads in x."""
+    """A stage in a kernel; arrays have shape (N,).
+
+    Attributes:
+        name: The Func of the stage.
+        points: Iterations in one block.
+        extents: Iterations of each loop.
+        threads: Threads per block that run the stage.
+        row: Threads along x.
+        work: Arithmetic and loads of one iteration.
+    """
 
     name: str
     points: Array
@@ -167,7 +197,7 @@ class Step:
 
 
 class Tally:
-    """Sums up one kernel's costs; see `CostModel.costs`."""
+    """Sums up the costs of one kernel over its stages; see `CostModel.costs`."""
 
     def __init__(
         self,
@@ -196,12 +226,12 @@ class Tally:
         self.bounded: Mask = np.ones(n, dtype=np.bool_)
         self.footprints: dict[str, Array] = {}
         self.coalesced: dict[str, Array] = {}
-        # Threads of each stage that others may be nested in, and those along x.
+        # Threads, and threads along x, of each Func in which members may be nested.
         self.anchor_threads: dict[str, Array] = {}
         self.anchor_rows: dict[str, Array] = {}
 
     def add_output(self) -> None:
-        """Add the output's stage: its threads are the tile's, less what each does alone."""
+        """Add the output's stage, with tile / registers threads along each thread loop."""
         kernel, n = self.kernel, self.n
         count: Array = np.ones(n)
         for place, i in enumerate(kernel.roles.threads):
@@ -216,7 +246,10 @@ class Tally:
         self.add(kernel.output, kernel.stage.index, extents, count, row, False)
 
     def add_member(self, name: str, spans: list[Array]) -> None:
-        """Add the stages of a member whose box, of a block or of one thread, is `spans`."""
+        """Add the stages of a member.
+
+        `spans` are the extents of its box: of one thread if it is nested, otherwise of one block.
+        """
         kernel, n = self.kernel, self.n
         inside = name in self.nested
         if inside:
@@ -238,7 +271,7 @@ class Tally:
             self._keep(name, spans)
 
     def _widen(self, name: str, spans: list[Array]) -> tuple[Array, Array]:
-        """Make the block as wide as a member needs; its threads, and those along x."""
+        """Enlarge the block to a member's threads; return these, and those along x."""
         kernel = self.kernel
         dims = kernel.member_threads[name]
         each = kernel.points_each(self.registers)
@@ -255,25 +288,25 @@ class Tally:
         return count, row
 
     def _keep(self, name: str, spans: list[Array]) -> None:
-        """Registers that a thread needs for a member computed inside it."""
+        """Add the registers that a nested member takes per thread."""
         c = self.model.constants
         types = self.kernel.analysis.view.by_name[name].types
         words = sum(max(t.bytes, c.word_bytes) / c.word_bytes for t in types)
         self.words = self.words + words * _product(spans, self.n)
         loops = sum(len(s.rvars) for s in self.kernel.working_stages(name))
         if loops:
-            # A reduction keeps its values, an operand per row and column, and counters.
+            # A reduction also keeps one operand per row and per column, and loop counters.
             self.words = self.words + sum(spans) + c.reduction_words * loops
 
     def find_shared(self) -> None:
-        """Shared memory of a block, as Halide packs members that do not live together."""
+        """Compute the shared memory per block, in which Halide packs members by lifetime."""
         self.shared, bounded = pack(self.kernel, self.boxes, self.nested, self.n)
         self.bounded &= bounded
         resident = self.model.resident
         self.by_shared = resident.blocks_by_shared(self.shared)
 
     def footprint(self, callee: str, element: int) -> Array:
-        """Return bytes of an input that one block touches."""
+        """Return the bytes of an input that one block touches, for elements of `element` bytes."""
         known = self.footprints.get(callee)
         if known is None:
             whole = self.kernel.whole(callee)
@@ -294,7 +327,16 @@ class Tally:
         row: Array,
         inside_thread: bool,
     ) -> None:
-        """Add one stage of one Func, computed by `threads` threads of a block, `row` in x."""
+        """Add one stage of one Func.
+
+        Args:
+            name: The Func.
+            stage: The position of the stage in the Func.
+            extents: Iterations of each loop of the stage.
+            threads: Threads per block that run the stage.
+            row: Threads along x.
+            inside_thread: Whether `extents` are those of one thread, rather than of a block.
+        """
         model, kernel = self.model, self.kernel
         thread_x = _thread_x(kernel, None if name == kernel.output else name)
         points = np.ones(self.n)
@@ -302,7 +344,7 @@ class Tally:
             points = points * extent
         if inside_thread:
             points = points * threads
-        # Listing 1, lines 21 to 29: a stage's occupancy and active threads.
+        # Listing 1, lines 21 to 29: occupancy and active threads of the stage.
         resident = model.resident.blocks(threads, self.by_shared)
         share = np.ceil(self.blocks / model.machine.sms)
         occupancy = resident * model.resident.warps(threads) / model.machine.max_warps_per_sm
@@ -323,7 +365,7 @@ class Tally:
             self._store(points, extents, row)
 
     def _store(self, points: Array, extents: Mapping[str, Array], row: Array) -> None:
-        """Add the cost of storing the output, once for all iterations that add to one value."""
+        """Add the cost of storing the output, once per value that a reduction accumulates."""
         count = points
         for loop, extent in extents.items():
             if loop not in self.kernel.stored_over:
@@ -340,11 +382,11 @@ class Tally:
         c = self.model.constants
         together = self._together(group, row)
         if callee != self.kernel.output and callee in self.kernel.members:
-            # From shared memory, a row of threads at a time as from the cache.
+            # From shared memory: one access serves `together` threads, as with the cache.
             self.memory = self.memory + count / together
             return
         if callee == self.kernel.output:
-            # The output's own values, read back by an update definition.
+            # An update definition reads the output's own values back.
             self.memory = self.memory + count * c.global_cost / together
             return
         footprint = self.footprint(callee, group.bytes)
@@ -361,7 +403,7 @@ class Tally:
         self.memory = self.memory + count * weight / together
 
     def _together(self, group: LoadGroup, row: Array) -> Array:
-        """Return the accesses of neighbouring threads that one transaction serves, at least 1."""
+        """Return how many neighbouring threads' accesses one transaction serves, at least 1."""
         most = self.model.constants.transaction_bytes / group.bytes
         if group.step == 0.0:
             return np.full(self.n, most)
@@ -369,7 +411,7 @@ class Tally:
         return np.maximum(shared, 1.0)
 
     def finish(self) -> Costs:
-        """Scale by the number of tiles and judge every tiling."""
+        """Return the costs over all blocks, and which tilings are legal and pass each rule."""
         tiles, registers = self.tiles, self.registers
         machine = self.model.machine
         threads = tuple(self.block_threads)

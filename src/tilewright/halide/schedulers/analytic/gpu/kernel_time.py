@@ -1,17 +1,18 @@
-"""The time of a kernel from the work of its stages, in cycles.
+"""Predict the time of a kernel, in cycles, from the work of its stages.
 
-The SM that has the most blocks decides. Its warps issue instructions and access the first cache
-and shared memory, one after the other; the second cache, the memory and the waiting of each warp
-for itself overlap with that.
+The time is that of the SM with the most blocks. Issuing instructions, L1 accesses and shared
+memory accesses do not overlap with each other. L2 and DRAM traffic, the latency of a single warp
+and atomics overlap with their sum and with each other.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `blocks` | of the SM that has the most | count |
-| `waves` | these over the blocks that are resident together, at least 1 | 1 |
-| `terms` | the parts of the time, by name | cycles |
-| p | `GpuConstants.overlap`: how sharply the longest of overlapping terms decides | 1 |
+| `blocks` | blocks of the SM that has the most | count |
+| `waves` | `blocks` over the blocks resident at once, at least 1 | 1 |
+| `terms` | components of the time, by name | cycles |
+| p | `GpuConstants.overlap`: the exponent of the norm that combines overlapping terms | 1 |
 
-Counts are numbers, or arrays with an entry per kernel, so that a fit evaluates all kernels at once.
+Counts are numbers, or arrays with one entry per kernel, so that a fit evaluates all kernels at
+once.
 """
 
 from __future__ import annotations
@@ -35,19 +36,30 @@ from tilewright.machines import (
     max_registers,
 )
 
-# Terms that occupy a warp one after the other; all others overlap with their sum.
+# Terms that do not overlap with each other; all other terms overlap with their sum.
 IN_TURN = ("issue", "l1", "shared")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCounts:
-    """What the time of a kernel is made of.
+    """The counts from which the time of a kernel is computed.
 
-    Of all blocks of the SM: `instructions` and `special` instructions of warps, `lines` and bank
-    `passes` of their accesses, `l2_bytes` from and to the second cache. Of one thread in one block,
-    times `waves`: instructions (`path`), loads waited for that miss and hit the first cache
-    (`misses`, `hits`) and of shared memory (`shared_waits`), and `barriers`. Of the whole kernel:
-    `memory_bytes` and `atomics`.
+    The first five are totals over all blocks of the SM with the most blocks. The next five are
+    those of one thread in one block, times `waves`. The last two are totals of the launch.
+
+    Attributes:
+        instructions: Warp instructions issued.
+        special: Warp instructions of special functions.
+        lines: Cache lines that the warps' memory accesses touch.
+        passes: Passes through the banks of shared memory.
+        l2_bytes: Bytes from and to L2.
+        path: Instructions that wait for the one before.
+        misses: Loads waited for that miss L1.
+        hits: Loads waited for that hit L1.
+        shared_waits: Loads from shared memory waited for.
+        barriers: Barriers.
+        memory_bytes: Bytes from and to DRAM.
+        atomics: Atomic additions.
     """
 
     instructions: Bound
@@ -67,7 +79,10 @@ class KernelCounts:
 def kernel_counts(
     kernel: KernelWork, memory_bytes: float, machine: GpuMachine, c: GpuConstants
 ) -> KernelCounts:
-    """Return what the time of a launch is made of."""
+    """Return the counts from which the time of a launch is computed.
+
+    `memory_bytes` are the bytes that the launch moves through DRAM.
+    """
     threads = math.prod(kernel.block)
     warps = math.ceil(threads / machine.warp_size)
     blocks = float(math.ceil(kernel.blocks / machine.sms))
@@ -95,7 +110,7 @@ def kernel_counts(
         l2_bytes=blocks * (read + SECTOR_BYTES * stored),
         path=waves
         * (start + sum(_waited(s, n, c) for s, n in zip(kernel.stages, paths, strict=True))),
-        # The first load of a kernel, or its arguments, miss.
+        # The first load of a block (or of the kernel's arguments) always misses.
         misses=waves * (misses + 1.0),
         hits=waves * max(waits - misses, 0.0),
         shared_waits=waves * sum(s.waits.shared for s in kernel.stages),
@@ -106,7 +121,7 @@ def kernel_counts(
 
 
 def _start(kernel: KernelWork, c: GpuConstants) -> float:
-    """Return the instructions of a thread before its first stage."""
+    """Return the instructions that a thread executes before its first stage."""
     arguments = c.dimension_instructions * kernel.dimensions
     return c.thread_instructions + arguments + c.fused_instructions * kernel.fused
 
@@ -118,7 +133,7 @@ def thread_instructions(kernel: KernelWork, c: GpuConstants) -> float:
 
 
 def _instructions(stage: StageWork, c: GpuConstants) -> float:
-    """Return the instructions of an active thread in one block."""
+    """Return the instructions that an active thread executes for a stage in one block."""
     start = c.stage_instructions + (c.member_instructions if stage.member else 0.0)
     accesses = sum(access.count for access in stage.accesses)
     loops = c.loop_instructions * stage.iterations + start * stage.runs
@@ -126,9 +141,9 @@ def _instructions(stage: StageWork, c: GpuConstants) -> float:
 
 
 def _waited(stage: StageWork, instructions: float, c: GpuConstants) -> float:
-    """Return the instructions of a thread that wait for the one before.
+    """Return how many of a thread's instructions wait for the previous one.
 
-    Where nothing is loaded, a thread goes on to the next of independent values.
+    A stage without loads can interleave the computation of independent values.
     """
     loads = any(not access.store for access in stage.accesses)
     return instructions * (1.0 if loads else max(1.0 / stage.copies, c.independent_share))
@@ -137,14 +152,14 @@ def _waited(stage: StageWork, instructions: float, c: GpuConstants) -> float:
 def _misses(
     kernel: KernelWork, resident: float, machine: GpuMachine, c: GpuConstants
 ) -> tuple[float, float]:
-    """Return the loads that a thread waits for in a block: those that miss, and all.
+    """Return the loads that a thread waits for in one block: those that miss L1, and all.
 
-    If the first cache holds what the resident blocks read, sectors miss once; if it holds less
-    than half of that, they miss whenever they are returned to.
+    If L1 holds all data that the resident blocks read, each sector misses once. If it holds less
+    than half of the data, a sector misses whenever the thread returns to it.
     """
     read = kernel.read.values()
     together = resident * sum(footprint for footprint, _ in read)
-    # Blocks next to each other read much of the same.
+    # Neighbouring blocks share much of what they read.
     together = min(together, machine.sms * sum(whole for _, whole in read))
     room = machine.shared_per_sm + c.cache_beyond_shared - resident * kernel.shared
     kept = max(room, c.least_cache) / max(together, 1.0)
@@ -156,17 +171,17 @@ def _misses(
 
 
 def registers_of(kernel: KernelWork, c: GpuConstants) -> float:
-    """Return the registers that a thread is expected to use."""
+    """Return the estimated registers per thread."""
     return _registers(kernel, [max(s.runs, s.iterations, 1.0) for s in kernel.stages], c)
 
 
 def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
-    """Return the registers without which a thread is expected to spill.
+    """Return the estimated registers that a thread needs to avoid spilling.
 
-    Straight code uses what it loads in order, and loads later if registers are short (measured with
-    ptxas: estimates up to 162 fit 64). A loop keeps values from one iteration to the next, and the
-    addresses of the rows that its unrolled copies access; so do Funcs in registers. Of terms that
-    it adds one after the other, it may load the next later.
+    In straight-line code, the compiler can delay loads if registers are short (measured with ptxas:
+    kernels with estimates up to 162 fit 64 registers). Values and addresses that live across loop
+    iterations must stay in registers: Funcs kept in registers, and the addresses of the rows that
+    unrolled copies access. Operands of terms that are added in sequence can be loaded later.
     """
     straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
     if straight:
@@ -196,16 +211,16 @@ def _registers(kernel: KernelWork, times: Sequence[float], c: GpuConstants) -> f
 
 
 def resident_blocks(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> float:
-    """Return the blocks that an SM holds at once, at least 1."""
+    """Return the blocks resident on an SM at once, at least 1."""
     return max(float(_limits(kernel, machine, c).blocks), 1.0)
 
 
 def occupancy(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> tuple[float, str]:
-    """Return the share of an SM's warps that are resident, and what limits it.
+    """Return the fraction of an SM's warps that are resident, and the limiting resource.
 
-    That is the number of blocks in the launch, registers, shared memory, or the most blocks that an
-    SM takes; empty if no more warps fit. Warps of a block that does not fit any more leave a gap:
-    then it is the threads of a block.
+    The limit is "blocks" if the launch has too few, "registers", "shared memory", "blocks per SM",
+    or "threads" if the remaining warps are too few for another block. It is empty if the SM is
+    full.
     """
     limits = _limits(kernel, machine, c)
     most = max(float(limits.blocks), 1.0)
@@ -226,7 +241,7 @@ def occupancy(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> tuple
 
 
 def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLimits:
-    """Return the blocks that an SM holds by each resource, with the registers expected."""
+    """Return the resident blocks that each resource allows, with the estimated registers."""
     threads = math.prod(kernel.block)
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     most = int(max_registers(machine, threads, cap))
@@ -237,7 +252,7 @@ def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLi
 def kernel_terms(
     counts: KernelCounts, machine: GpuMachine, c: GpuConstants
 ) -> dict[str, Bound] | None:
-    """Return the parts of a kernel's time in cycles; None if the GPU's rates are not known."""
+    """Return the terms of a kernel's time in cycles; None if the GPU's rates are unknown."""
     if machine.clock_hz is None or machine.memory_bandwidth is None:
         return None
     per_cycle = c.memory_share * machine.memory_bandwidth / machine.clock_hz
@@ -260,7 +275,7 @@ def kernel_terms(
 
 
 def kernel_cycles(terms: Mapping[str, Bound], c: GpuConstants) -> Bound:
-    """Return the cycles of a kernel, from its start to its end, from its terms.
+    """Return the cycles from the start to the end of a kernel, given its terms.
 
     >>> one = {"issue": 30.0, "l1": 8.0, "shared": 2.0, "latency": 30.0}
     >>> c = GpuConstants(overlap=2.0, kernel_cycles=100.0)

@@ -1,10 +1,10 @@
-"""The launch of a planned kernel as Halide will make it: blocks, threads, shared bytes.
+"""Predict the launch that Halide will make for a planned kernel: blocks, threads, shared memory.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `tile` T_d, `registers` R_d | tile of parallel loop d, and its part per thread | iterations |
 | `counts` | blocks along each parallel loop, ceil(extent N_d / T_d) | count |
-| `threads` | of a block in x, y, z: T_d / R_d, or the largest extent of a member over R_d | count |
+| `threads` | per block in x, y, z: T_d / R_d, or a member's extent / R_d if larger | count |
 | `boxes` | largest extents of each member over all blocks | elements |
 | `shared` | packed size of all members that are not nested | bytes |
 """
@@ -27,7 +27,7 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 @dataclass(frozen=True, slots=True)
 class PredictedLaunch:
-    """One kernel launch: extents in x, y, z, and bytes of shared memory per block."""
+    """One kernel launch: blocks and threads in x, y, z, and bytes of shared memory per block."""
 
     blocks: tuple[int, ...]
     threads: tuple[int, ...]
@@ -35,7 +35,7 @@ class PredictedLaunch:
 
 
 def block_counts(plan: KernelPlan) -> list[int]:
-    """Return blocks along each parallel loop."""
+    """Return the number of blocks along each parallel loop."""
     return [
         int(np.ceil(extent / tile))
         for extent, tile in zip(plan.kernel.extents, plan.tile, strict=True)
@@ -43,10 +43,14 @@ def block_counts(plan: KernelPlan) -> list[int]:
 
 
 def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunch:
-    """Return the launch at the estimated sizes; `any_size` as the schedule was made.
+    """Return the launch at the estimated sizes.
 
-    Regions that depend on where a block lies (at borders, or where a coordinate is divided)
-    are the largest over all blocks, as Halide's are.
+    The region of a member may differ between blocks (at borders, or if a coordinate is divided).
+    As Halide does, this takes the largest region over all blocks.
+
+    Args:
+        plan: The planned kernel.
+        any_size: `Options.any_size` of the schedule.
     """
     kernel = plan.kernel
     if plan.kind == "single_thread":
@@ -73,10 +77,11 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunc
 
 
 def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
-    """Return the members with a constant number of values allocated per block.
+    """Return the members whose allocation per block has a constant size.
 
-    These are members read at affine coordinates, if all blocks are complete, that do not grow with
-    a loop that runs completely inside threads: the compiler does not know its extent.
+    A member qualifies if it is read at affine coordinates, all blocks are complete, and its extent
+    does not depend on a loop that runs completely inside threads, because the compiler does not
+    know the extent of such a loop.
     """
     kernel = plan.kernel
     if output_tail(kernel, any_size) != "shift_inwards":
@@ -95,7 +100,7 @@ def constant_members(plan: KernelPlan, any_size: bool) -> frozenset[str]:
 
 
 def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
-    """Return for each member a box with its largest extents over all blocks."""
+    """Return for each member a box, starting at 0, with its largest extents over all blocks."""
     kernel = plan.kernel
     if not kernel.members:
         return {}

@@ -1,16 +1,16 @@
-"""The predicted time of a kernel: a roofline over the counts of the cost model.
+"""A quick estimate of a kernel's time: a roofline over the counts of the cost model.
 
-The cost of Sioutas 2020 ranks tilings of one kernel; it is not a time. For reports, and to compare
-kernels with each other, the time of a kernel is the largest of four: that of its arithmetic, of its
-bytes from memory, of its accesses to caches and shared memory, and the latency of one thread's work
-if too few other threads hide it. It is accurate to a factor of about two or three.
+The cost of Sioutas 2020 ranks tilings of one kernel, but it is not a time. To compare kernels with
+each other, this module estimates the time of a kernel as the largest of five terms: arithmetic,
+bytes from memory, accesses to caches and shared memory, the latency of one thread's work, and
+atomic additions. The estimate is accurate to a factor of about two or three.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `operations` | arithmetic of one block | operations |
-| `cache` | bytes that one block takes from the first cache or shared memory | bytes |
-| `latency` | wait of one thread for its operations and loads, if no others hide it | cycles |
-| `waves` | rounds of resident blocks until all have run | count |
+| `cache` | bytes that one block loads from L1 or shared memory | bytes |
+| `latency` | time that one thread waits for its operations and loads | cycles |
+| `waves` | rounds of resident blocks until all blocks have run | count |
 | `busy` | SMs that have a block | count |
 | `atomics` | atomic additions of the kernel | count |
 """
@@ -31,17 +31,21 @@ from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
 
-# The place of a loaded value: in the thread, in the block's shared memory, in memory, or in
-# memory where the same thread has just stored it.
+# Where a loaded value is: in registers, in shared memory, in global memory, or in global memory
+# where the same thread has just stored it.
 Place = Literal["registers", "shared", "memory", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
 class QuickWork:
-    """One stage in one block: `points` iterations by `threads` threads.
+    """The work of one stage in one block.
 
-    Each iteration does `arithmetic` operations, takes `moved` bytes from the first cache or shared
-    memory and waits `waiting` cycles for its loads.
+    Attributes:
+        points: Iterations.
+        threads: Threads that run them.
+        arithmetic: Operations per iteration.
+        moved: Bytes per iteration from L1 or shared memory.
+        waiting: Cycles per iteration that a thread waits for loads.
     """
 
     points: float
@@ -53,9 +57,15 @@ class QuickWork:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWork:
-    """A launch of `blocks` blocks of `threads` threads with `shared` bytes each, and its work.
+    """The size and work of a launch.
 
-    `memory` is in bytes, `atomics` counts atomic additions, both of the whole launch.
+    Attributes:
+        blocks: Number of blocks.
+        threads: Threads per block.
+        shared: Shared memory per block, in bytes.
+        steps: The work of each stage in one block.
+        memory: Bytes through memory, of the whole launch.
+        atomics: Atomic additions of the whole launch.
     """
 
     blocks: float
@@ -69,9 +79,9 @@ class LaunchWork:
 def kernel_terms(
     kernel: LaunchWork, resident: Residency, c: GpuConstants
 ) -> dict[str, float] | None:
-    """Return the limits of a kernel's time, in seconds; None if the GPU's rates are not known.
+    """Return the terms of a kernel's time, in seconds; None if the GPU's rates are unknown.
 
-    The kernel's time is the largest of them plus the time of a launch: `kernel_seconds`.
+    `kernel_seconds` combines them.
     """
     machine = resident.machine
     if machine.clock_hz is None or machine.memory_bandwidth is None:
@@ -99,12 +109,12 @@ def kernel_terms(
 
 
 def kernel_seconds(terms: Mapping[str, float], c: GpuConstants) -> float:
-    """Return seconds of a kernel: the longest of its terms, and a launch."""
+    """Return the seconds of a kernel: its longest term plus the time of a launch."""
     return c.launch_seconds + max(terms.values())
 
 
 def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
-    """Return seconds of one planned kernel; None if the GPU's rates are not known."""
+    """Return the seconds of one planned kernel; None if the GPU's rates are unknown."""
     machine, c = model.machine, model.constants
     if machine.clock_hz is None or machine.memory_bandwidth is None:
         return None
@@ -153,10 +163,14 @@ def loads_of(
     warp: int,
     c: GpuConstants,
 ) -> tuple[float, float]:
-    """Return bytes from the first cache and cycles of waiting of one iteration's loads.
+    """Return the bytes that one iteration loads from L1, and the cycles it waits for them.
 
-    `extents` gives the iterations of the stage's loops, `places` the Funcs that are not simply in
-    memory.
+    Args:
+        loads: The loads of one iteration.
+        extents: Iterations of the stage's loops.
+        places: Where Funcs are stored; Funcs and inputs not listed are in memory.
+        warp: Threads per warp.
+        c: The model's constants.
     """
     moved = waiting = 0.0
     for load in loads:
@@ -170,39 +184,47 @@ def loads_of(
         if place == "shared":
             waiting += count * c.shared_latency / c.loads_in_flight
         elif place == "stored":
-            waiting += count * c.memory_latency  # what was just stored is read back
+            waiting += count * c.memory_latency  # depends on the thread's own store before
         else:
             waiting += count * c.memory_latency / c.loads_in_flight
     return moved, waiting
 
 
 def access_bytes(load: LoadGroup, warp: int, c: GpuConstants) -> float:
-    """Return bytes per thread that one access takes from the cache, with what lies between."""
+    """Return the bytes per thread that one access takes from L1, including unused bytes between."""
     width = c.access_bytes * warp if load.step == SCATTERED else load.bytes * load.step
-    # An address that all threads share is read once for a warp.
+    # A warp reads an address that all its threads share once.
     return max(width, c.access_bytes if load.step else c.access_bytes / warp)
 
 
 def _atomics(plan: KernelPlan) -> float:
-    """Return the atomic additions of a kernel, all of whose loops are parallel."""
+    """Return the atomic additions of a kernel; all loops of an atomic kernel are parallel."""
     return float(math.prod(plan.kernel.extents)) if plan.kernel.atomic else 0.0
 
 
 def host_seconds(points: float, arithmetic: float, loads: int, c: GpuConstants) -> float:
-    """Return seconds of `points` iterations of a stage on the host."""
+    """Return the seconds that the host takes for `points` iterations of a stage."""
     return points * (arithmetic + loads) / c.host_rate
 
 
 def alone_seconds(
     points: float, arithmetic: float, loads: int, clock: float, c: GpuConstants
 ) -> float:
-    """Return seconds of `points` iterations of a stage by a single thread."""
+    """Return the seconds that one GPU thread takes for `points` iterations of a stage.
+
+    Args:
+        points: Number of iterations.
+        arithmetic: Operations per iteration.
+        loads: Loads per iteration.
+        clock: The GPU's clock, in Hz.
+        c: The model's constants.
+    """
     each = arithmetic * c.arithmetic_latency
     return points * (each + loads * c.memory_latency / c.loads_in_flight) / clock
 
 
 def _memory(tally: Tally, blocks: float) -> float:
-    """Return bytes through memory of a planned kernel."""
+    """Return the bytes that a planned kernel moves through memory."""
     kernel = tally.kernel
     elements: dict[str, float] = {}
     for step in tally.steps:
@@ -231,13 +253,20 @@ def memory_bytes(
     update: bool,
     c: GpuConstants,
 ) -> float:
-    """Return the memory traffic of all blocks; data that the caches keep count once.
+    """Return the memory traffic of a launch, in bytes.
 
-    `read` gives the bytes of each Func and input that one block touches, and its total bytes.
+    Reading data again costs 1 / `l2_factor` of reading them from memory, because L2 serves them.
+
+    Args:
+        read: For each Func and input, the bytes that one block touches and the total bytes.
+        blocks: Number of blocks.
+        written: Bytes that the launch writes.
+        update: Whether the stage is an update, which reads what it writes.
+        c: The model's constants.
     """
     total = 0.0
     for footprint, whole in read.values():
         touched = footprint * blocks
         total += min(touched, whole) + max(touched - whole, 0.0) / c.l2_factor
-    # A stage that adds to values reads what it writes.
+    # An update reads the values that it writes.
     return total + (written + written if update else written)

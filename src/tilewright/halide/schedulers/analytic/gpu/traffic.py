@@ -1,14 +1,14 @@
-"""The bytes that the kernels of a schedule move through memory, with a second cache between them.
+"""The bytes that the kernels of a schedule move through DRAM, given the size of L2.
 
-The cache is taken to keep whole Funcs and inputs, those used last: what a kernel writes is read
-from the cache by the next one if it fits. A schedule runs again and again, so that it finds what
-its last run has left.
+L2 is modelled as an LRU cache of Funcs and inputs: a kernel finds the output of the previous one
+in L2 if it fits. The schedule is assumed to run repeatedly, so each run starts with the cache as
+the previous run left it.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `kept` | what the cache holds of each Func and input, the least recently used first | bytes |
-| `room` | what the cache holds | bytes |
-| `whole` | all Funcs and inputs that the kernels touch | bytes |
+| `kept` | bytes of each Func and input in the cache, the least recently used first | bytes |
+| `room` | capacity of the cache | bytes |
+| `whole` | size of a Func or input | bytes |
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, Kernel
 
 
 def memory_traffic(parts: Iterable[KernelWork | HostWork], room: float) -> list[float]:
-    """Return the bytes through memory of each part; 0 for a stage of the host."""
+    """Return the bytes that each part moves through DRAM; 0 for stages on the host.
+
+    Args:
+        parts: The kernels and host stages of a schedule, in execution order.
+        room: Capacity of L2, in bytes.
+    """
     parts = tuple(parts)
     cache = _Cache(room)
     runs: list[list[float]] = []
@@ -34,7 +39,7 @@ def memory_traffic(parts: Iterable[KernelWork | HostWork], room: float) -> list[
 
 
 class _Cache:
-    """The second cache."""
+    """The contents of L2, as bytes of each Func and input."""
 
     def __init__(self, room: float) -> None:
         self._room = room
@@ -43,24 +48,24 @@ class _Cache:
 
     @property
     def touched(self) -> float:
-        """The bytes of all that was ever touched."""
+        """The total bytes of all Funcs and inputs touched so far."""
         return sum(self._sizes.values())
 
     def share_kept(self, size: float) -> float:
-        """Return the share of `size` bytes, used again and again, that the cache has each time."""
+        """Return the fraction of `size` bytes that stays cached if they are used cyclically."""
         return _returned(self._room, size)
 
     def load(self, kernel: KernelWork) -> float:
-        """Run a kernel, and return the bytes that it loads from memory."""
+        """Update the cache for a kernel; return the bytes that it loads from DRAM."""
         loaded = 0.0
         for name, (footprint, whole) in kernel.read.items():
             loaded += self._touch(name, min(footprint * kernel.blocks, whole))
         updated = self._touch(kernel.func, kernel.written)
-        # A stage that adds to values loads what it stores.
+        # An update loads the values that it stores.
         return loaded + (updated if kernel.stage > 0 else 0.0)
 
     def _touch(self, name: str, size: float) -> float:
-        """Use `size` bytes of a Func or input, and return those that the cache lacks."""
+        """Use `size` bytes of a Func or input; return the bytes that were not in the cache."""
         held = self._kept.pop(name, 0.0)
         self._kept[name] = max(held, size)
         self._sizes[name] = max(self._sizes.get(name, 0.0), size)
@@ -73,8 +78,8 @@ class _Cache:
 
 
 def _returned(held: float, size: float) -> float:
-    """Return the share of `size` bytes that is found where `held` of them are still kept.
+    """Return the fraction of `size` bytes that hits if `held` of them are cached.
 
-    Nothing below one half: while the first part is fetched, it displaces the last.
+    It is 0 up to one half: fetching the missing first part evicts the cached last part.
     """
     return min(max(2.0 * held / size - 1.0, 0.0), 1.0) if size > 0.0 else 1.0

@@ -1,13 +1,13 @@
-"""Which warps of a block are active, and what the accesses of a warp touch.
+"""Count the active warps of a block and the lines, sectors and banks that a warp's access touches.
 
-Threads are numbered x first, then y, then z; 32 neighbours in this order are a warp. An array over
-threads has a row per warp, NaN where a thread does nothing.
+Threads are numbered x first, then y, then z; 32 consecutive threads are a warp. An array over
+threads has one row per warp, with NaN for inactive threads.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `block` | threads of the block in x, y, z | count |
-| `active` | of these, the first in each dimension that a stage uses | count |
-| `addresses` | where each thread accesses, from any origin | bytes |
+| `active` | threads that a stage uses in x, y, z, from 0 on | count |
+| `addresses` | address that each thread accesses, from an arbitrary origin | bytes |
 | `width` | size of an element | bytes |
 """
 
@@ -29,14 +29,17 @@ Array = npt.NDArray[np.float64]
 SECTOR_BYTES = 32.0  # the unit of traffic between caches (CUDA C++ Best Practices Guide)
 LINE_BYTES = 128.0  # of the first cache (CUDA C++ Best Practices Guide)
 BANKS, BANK_BYTES = 32, 4.0  # of shared memory (CUDA C++ Programming Guide)
-SAMPLED_WARPS = 8  # of a block, to see what its accesses touch
+SAMPLED_WARPS = 8  # most warps of a block whose addresses are evaluated (chosen)
 
 
 class TouchedLines(NamedTuple):
-    """What one access of a warp touches, on average.
+    """What one access by a warp touches, on average.
 
-    `lines` and `sectors` of the caches, `passes` through the banks of shared memory; `sharing`
-    warps touch the same sectors.
+    Attributes:
+        lines: Cache lines of 128 bytes.
+        sectors: Sectors of 32 bytes.
+        passes: Passes through the banks of shared memory.
+        sharing: Number of warps that touch the same sector.
     """
 
     lines: float
@@ -59,7 +62,10 @@ def active_warps(block: Threads, active: Threads, warp: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def threads_of(block: Threads, warp: int) -> tuple[Array, Array, Array]:
-    """Return x, y and z of the threads of a block; of some of its warps if it has many."""
+    """Return x, y and z of a block's threads, each of shape (warps, `warp`).
+
+    Only a sample of the warps is included if there are more than `SAMPLED_WARPS`.
+    """
     count = math.prod(block)
     number: Any = np.arange(math.ceil(count / warp) * warp).reshape(-1, warp)
     number = number[:: math.ceil(len(number) / SAMPLED_WARPS)]
@@ -69,10 +75,10 @@ def threads_of(block: Threads, warp: int) -> tuple[Array, Array, Array]:
 
 
 def touched(addresses: Array, width: int) -> TouchedLines:
-    """Return what the accesses of warps touch.
+    """Return what an access touches, given the addresses of its warps.
 
-    Where the first address lies in its line is not known: a gap to the next address crosses into
-    another line with a probability that is the gap's share of the line.
+    The offset of the first address within its line is unknown. So the next address is taken to lie
+    in another line with a probability of gap / line size.
 
     >>> touched(4.0 * np.arange(32.0)[None], 4)
     TouchedLines(lines=1.9921875, sectors=4.96875, passes=1.0, sharing=1.0)
@@ -89,19 +95,19 @@ def touched(addresses: Array, width: int) -> TouchedLines:
 
 
 def _crossed(gaps: Array, unit: float, width: int) -> float:
-    """Return the units touched by all rows, given the gaps between addresses."""
+    """Return the units of `unit` bytes that all rows touch, given the gaps between addresses."""
     each = 1.0 + (width - 1.0) / unit
     return float(len(gaps) * each + (np.minimum(gaps, unit) / unit).sum())
 
 
 def _passes(addresses: Array) -> float:
-    """Return the passes of one access to shared memory: different words in one bank."""
+    """Return the passes of one shared memory access: the most distinct words in one bank."""
     words = np.unique(np.floor(addresses[~np.isnan(addresses)] / BANK_BYTES)).astype(np.int64)
     return float(np.max(np.bincount((words - words[0]) % BANKS)))
 
 
 def gathered(addresses: Array, width: int, places: float) -> TouchedLines:
-    """Return the same as `touched` if data decides at which of `places` each address is."""
+    """Return what an access touches if loaded data selects each address among `places`."""
     known = touched(addresses, width)
     threads = max(float((~np.isnan(addresses)).sum(axis=1).max()), 1.0)
     lines, sectors = (_distinct(n * places, threads) for n in (known.lines, known.sectors))
@@ -109,17 +115,24 @@ def gathered(addresses: Array, width: int, places: float) -> TouchedLines:
 
 
 def _distinct(units: float, draws: float) -> float:
-    """Return how many of some units are drawn at least once, on average."""
+    """Return how many distinct units `draws` random draws from `units` hit, on average."""
     return units * (1.0 - math.pow(1.0 - 1.0 / units, draws))
 
 
 def addresses_of(
     args: tuple[Expr, ...], env: Mapping[str, Array], steps: tuple[float, ...], whole: float
 ) -> tuple[Array, float]:
-    """Return the addresses of an access where its variables have the values in `env`.
+    """Return the addresses of an access and the number of places each may lie at.
 
-    `steps` are the strides of the dimensions in bytes, `whole` the bytes of all. The second value
-    counts the places at which each address may be, if loaded data decides part of it.
+    Args:
+        args: The coordinates of the access.
+        env: Values of the variables per thread.
+        steps: Strides of the dimensions, in bytes.
+        whole: Size of the Func or input, in bytes.
+
+    Returns:
+        The addresses in bytes, and the number of places that each may lie at: more than 1 if some
+        coordinates depend on loaded data.
     """
     known: dict[int, Array | None] = {}
     for node in walk(*args):
@@ -136,7 +149,7 @@ def addresses_of(
 
 
 def _value(node: Expr, env: Mapping[str, Array], known: Mapping[int, Array | None]) -> Array | None:
-    """Return the value of an expression for all threads; None if it is not known."""
+    """Return the value of an expression for all threads; None if it depends on unknown data."""
     if isinstance(node, Const):
         return None if isinstance(node.value, str) else np.array([float(node.value)])
     if isinstance(node, Variable):
