@@ -1,10 +1,11 @@
-"""The kernels of a scheduled nest with the work of their stages: the input of the time model.
+"""Collect the kernels of a scheduled nest and the work of their stages, for the time model.
 
-A part is a kernel, or a stage that stays on the host.
+A part is a kernel or a stage that stays on the host. A member is a Func that a kernel computes
+inside its blocks or threads.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `runs` | how often a kernel is launched, or a member computed in one block | count |
+| `runs` | launches of a kernel, or times that one block computes a member | count |
 | `outside` | the Funcs and inputs that a kernel reads but does not compute | |
 """
 
@@ -43,13 +44,22 @@ Path = tuple[tuple[StageKey, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """A kernel that is launched `runs` times with `blocks` blocks of `block` threads.
+    """The launches and the work of a kernel.
 
-    `shared` are the bytes of a block, `registers` the words that a thread keeps of Funcs computed
-    in it, without copies of what it loads, `read` the bytes of each Func and input outside that
-    one block touches, and in all; `written` and `atomics` (additions) are those of all blocks.
-    `dimensions` are those of all that is read or written, `fused` the loops of blocks and threads
-    that are two loops in one.
+    Attributes:
+        func, stage: The Func, and the position of its stage, whose loops are launched.
+        runs: Number of launches.
+        blocks: Number of blocks per launch.
+        block: Threads per block in x, y and z.
+        shared: Shared memory per block, in bytes.
+        registers: Words per thread of Funcs kept in registers, without copies of loaded operands.
+        stages: The work of each stage in one block.
+        read: For each Func and input outside the kernel, the bytes that one block touches and the
+            total bytes.
+        written: Bytes that one launch writes.
+        atomics: Atomic additions of one launch.
+        dimensions: Number of dimensions of all Funcs and inputs that are read or written.
+        fused: Number of fused loops.
     """
 
     func: str
@@ -69,9 +79,9 @@ class KernelWork:
 
 @dataclass(frozen=True, slots=True)
 class HostWork:
-    """A stage that the host computes `runs` times.
+    """A stage that the host computes `runs` times, with `points` iterations each.
 
-    Each time it does `points` iterations of `arithmetic` operations and `loads`.
+    `arithmetic` and `loads` count the operations and loads per iteration.
     """
 
     func: str
@@ -86,9 +96,14 @@ class HostWork:
 class _Kernel:
     """A kernel under construction.
 
-    `bytes` has the size of the largest element loaded of each Func and input. The work of the
-    stages is `waiting` until it is known what else the kernel computes and reads. `staged` are the
-    words of loads that wait in registers.
+    Attributes:
+        block: Threads per block in x, y and z.
+        places: Where each Func that the kernel computes is stored.
+        bytes: Size of the largest element loaded from each Func and input.
+        staged: Words of loaded operands that are copied to registers.
+        waiting: Functions that compute the work of the stages. They are called at the end, when
+            `places` and `read` are complete.
+        read: As in `KernelWork`.
     """
 
     block: Threads
@@ -99,24 +114,28 @@ class _Kernel:
     read: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def footprint(self, name: str) -> float:
-        """Return the bytes that a block loads of a Func or input outside."""
+        """Return the bytes that a block loads from a Func or input outside the kernel."""
         return self.read.get(name, (0.0, 0.0))[0]
 
 
 def nest_work(
     nest: ScheduledNest, warp: int, *, quick: bool = False
 ) -> tuple[KernelWork | HostWork, ...]:
-    """Return the parts of a schedule in the order in which they run.
+    """Return the parts of a schedule in execution order.
 
-    Extern stages, and Funcs with loops of the user's own, are left out. If `quick`, blocks are
-    those in the middle (`middle_launches`).
+    Extern stages and Funcs that the user scheduled are omitted.
+
+    Args:
+        nest: The scheduled nest.
+        warp: Threads per warp.
+        quick: Whether to evaluate only the block in the middle (`middle_launches`).
     """
     gathering = _Gathering(nest, warp, quick)
     return tuple(gathering.body(nest.structure.root, (), 1.0))
 
 
 class _Gathering:
-    """One pass over a nest."""
+    """Collects the parts in one pass over a nest."""
 
     def __init__(self, nest: ScheduledNest, warp: int, quick: bool) -> None:
         self.nest = nest
@@ -133,7 +152,7 @@ class _Gathering:
             self.stored.setdefault(name, tuple(count(e) for e in item.extents))
 
     def body(self, body: Body, path: Path, runs: float) -> Iterator[KernelWork | HostWork]:
-        """Yield the parts computed at a point on the host, `runs` times."""
+        """Yield the parts of a loop body on the host that runs `runs` times."""
         only = None if path else self.nest.only
         for production in body.productions:
             if only is not None and production.func not in only:
@@ -143,7 +162,7 @@ class _Gathering:
                     yield from self.stage(stage, path, runs)
 
     def stage(self, stage: StageNest, path: Path, runs: float) -> Iterator[KernelWork | HostWork]:
-        """Yield the parts of one stage: a kernel, or the host's loops with kernels inside."""
+        """Yield the parts of one stage: a kernel, or host loops and the kernels inside them."""
         sizes = self._sizes(stage, path)
         blocks = [i for i, loop in enumerate(sizes) if loop.mapping == "gpu_block"]
         kernel = stage.single_thread or bool(blocks)
@@ -162,7 +181,7 @@ class _Gathering:
         yield HostWork(*key, runs, points, found.arithmetic, len(found.loads))
 
     def _sizes(self, stage: StageNest, path: Path) -> list[LoopSize]:
-        """Return the loops of a stage at a place, outermost first."""
+        """Return the loops of a stage computed at `path`, outermost first."""
         found = []
         for name, _ in stage.loops:
             found.append(self.loops[path, stage.key, name])
@@ -172,7 +191,7 @@ class _Gathering:
     def _kernel(
         self, stage: StageNest, sizes: list[LoopSize], path: Path, runs: float
     ) -> KernelWork:
-        """Return a kernel that is launched `runs` times."""
+        """Return the kernel of a stage, launched `runs` times."""
         at = max((i for i, loop in enumerate(sizes) if loop.mapping == "gpu_block"), default=-1)
         blocks = math.prod(count(loop.extent) for loop in sizes if loop.mapping == "gpu_block")
         launch = self.launches[stage.key]
@@ -210,10 +229,15 @@ class _Gathering:
         runs: float,
         around: Activity | None,
     ) -> None:
-        """Add all that is computed in the loops of `host` from position `first` on.
+        """Add all Funcs computed in the loops of `host` from position `first` on.
 
-        `path` ends with the loop at `first`. `around` are the threads that it is computed in, None
-        if a block computes it.
+        Args:
+            kernel: The kernel to add to.
+            host: The stage whose loops contain the Funcs.
+            first: Position of the first loop to visit.
+            path: The loops around, ending with the loop at `first`.
+            runs: Times that one block runs the body of the loop at `first`.
+            around: The threads that `host` is computed in, None at block level.
         """
         for at in range(first, len(host.loops)):
             if at > first:
@@ -233,7 +257,7 @@ class _Gathering:
     def _carried(self, host: StageNest, stage: StageNest, around: Activity) -> Activity:
         """Return the threads of a member's reader, with their positions along the member.
 
-        If it is not read at plain places, its dimensions are taken for those of the reader.
+        If the reads have no constant strides, the positions along the reader are returned.
         """
         loops = {variable: loop for loop, variable in host.variables.items()}
         reads = self.analysis.instructions(host.func.name)[host.key[1]].accesses
@@ -249,7 +273,7 @@ class _Gathering:
         return replace(around, positions=found)
 
     def _sizes_of(self, host: StageNest, path: Path) -> list[LoopSize]:
-        """Return all loops of the stage that the end of `path` is a loop of."""
+        """Return all loops of `host`, given a path into them."""
         own = [i for i, (key, _) in enumerate(path) if key == host.key]
         return self._sizes(host, path[: own[0]])
 
@@ -261,7 +285,7 @@ class _Gathering:
         runs: float,
         around: Activity | None,
     ) -> None:
-        """Add a stage of a Func computed inside a block, or inside each thread."""
+        """Add a stage of a member, computed at block level or inside the threads `around`."""
         sizes = self._sizes(stage, path)
         kernel.places[stage.func.name] = "shared" if around is None else "registers"
         self._add(kernel, stage, sizes, runs, around)
@@ -289,13 +313,13 @@ class _Gathering:
         runs: float,
         around: Activity | None,
     ) -> None:
-        """Note a stage that is run `runs` times in a block, over the loops of `sizes`."""
+        """Add the work of one stage over the loops `sizes`, run `runs` times in a block."""
         active, live = self._active(kernel, stage, sizes)
         if around is not None:
-            # A position along a dimension moves with that of the Func that it is computed in.
+            # A nested stage has no thread loops: its positions follow from those of its reader.
             active = replace(around, positions={**around.positions, **active.positions})
         found = self.analysis.instructions(stage.func.name)[stage.key[1]]
-        # The values that an update adds to are not copies of loaded operands.
+        # A Func with updates accumulates values, so its loads are not copies of operands.
         alone = len(stage.func.stages) == 1 and kernel.places[stage.func.name] == "registers"
         if alone and copies_only(found):
             kernel.staged += math.prod(count(loop.extent) for loop in sizes)
@@ -325,7 +349,7 @@ class _Gathering:
         return found
 
     def _strides(self, name: str) -> tuple[float, ...]:
-        """Return the strides of a Func's or input's dimensions in bytes."""
+        """Return the strides of a Func's or input's dimensions, in bytes."""
         size = float(self.analysis.element_bytes[name])
         found = []
         for extent in self._extents(name):
@@ -334,13 +358,13 @@ class _Gathering:
         return tuple(found)
 
     def _bytes(self, name: str) -> float:
-        """Return the bytes that a Func or input has in all."""
+        """Return the total bytes of a Func or input."""
         return float(self.analysis.element_bytes[name]) * math.prod(self._extents(name))
 
     def _memory(
         self, kernel: _Kernel, stage: StageNest, block: LoopSize | None
     ) -> tuple[dict[str, tuple[float, float]], float]:
-        """Return what a kernel reads of each Func and input outside, and the bytes it writes."""
+        """Return `KernelWork.read` and `KernelWork.written` of a kernel."""
         touched = self.nest.touched_in(block) if block is not None else {}
         read = {}
         for callee, element in kernel.bytes.items():
@@ -366,7 +390,7 @@ class _Gathering:
         return bool(stages) and stages[stage.key[1]].atomic
 
     def _atomics(self, stage: StageNest, sizes: list[LoopSize]) -> float:
-        """Return the atomic additions of a kernel."""
+        """Return the atomic additions of one launch."""
         if not self._atomic(stage) or not sizes:
             return 0.0
         ranges = sizes[0].context.ranges
@@ -374,13 +398,13 @@ class _Gathering:
 
 
 def _parallel(stage: StageNest, atomic: bool) -> frozenset[str]:
-    """Return the loops of a definition that may be run in parallel."""
+    """Return the loops of a definition that may run in parallel."""
     loops = stage.stage.loops
     return frozenset(loop.name for loop in loops if atomic or loop.kind != "impure_rvar")
 
 
 def _sectors(extents: list[float], element: float) -> float:
-    """Return the bytes of the sectors that a box touches, wherever its rows begin."""
+    """Return the expected bytes of the sectors that a box touches, for unknown alignment."""
     if not extents:
         return SECTOR_BYTES
     row = extents[0] * element
@@ -388,7 +412,7 @@ def _sectors(extents: list[float], element: float) -> float:
 
 
 def _tile(box: Box | None, whole: list[float]) -> list[float]:
-    """Return the extents of a box, at most the whole."""
+    """Return the extents of a box, clipped to `whole`; `whole` if there is no box."""
     if box is None:
         return whole
     return [min(count(part.extent), most) for part, most in zip(box, whole, strict=True)]

@@ -1,14 +1,14 @@
-"""What one stage does in a block of a kernel: instructions, accesses, active threads.
+"""Count the work of one stage in a block: instructions, accesses and active threads.
 
-Everything is counted without constants that a fit may change, so that a fit can use it again.
+The counts do not depend on fitted constants, so a fit computes them only once.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `runs` | how often a block runs the loops of the stage | count |
-| `inner` | the loops inside a thread, outermost first | |
-| `live` | share of iterations that guards leave | 1 |
-| `waits` | loads of a thread that wait for one another | count |
-| `size` | strides of the dimensions of a Func or an input | bytes |
+| `runs` | times that a block runs the loops of the stage | count |
+| `inner` | loops inside a thread, outermost first | |
+| `live` | fraction of iterations in which the guards of split tails hold | 1 |
+| `waits` | loads of a thread that wait for each other | count |
+| `size` | strides of the dimensions of a Func or input | bytes |
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tilewright.halide.schedulers.analytic.gpu.warps import (
     touched,
 )
 
-# The place of a value: in the thread, in the block's shared memory, in memory.
+# Where a Func or input is stored: in registers, in shared memory or in global memory.
 Place = Literal["registers", "shared", "memory"]
-# Instructions of an address: its sum, its product with the element's size, and in memory the sum
-# with the pointer (counted in the PTX of Halide 21).
+# Instructions per address: add up the terms, multiply by the element's size and, in global memory,
+# add the pointer (counted in the PTX of Halide 21).
 ADDRESS_INSTRUCTIONS: Mapping[Place, float] = {"shared": 2.0, "memory": 3.0}
 
 
 @dataclass(frozen=True, slots=True)
 class InnerLoop:
-    """A loop inside a thread; `moves` has the steps of the definition's variables along it."""
+    """A loop inside a thread; `moves` has the step of each variable of the definition along it."""
 
     moves: Mapping[str, float]
     extent: float
@@ -59,17 +59,18 @@ class InnerLoop:
 
     @property
     def variables(self) -> Loops:
-        """The variables of the definition that the loop is part of."""
+        """The variables of the definition that change along the loop."""
         return frozenset(self.moves)
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The threads of a block that run a stage: their average, and that of the warps they are in.
+    """The threads of a block that run a stage.
 
-    `block` has the threads of the launch; `first` the active ones in x, y and z where no guard cuts
-    them short. `positions` gives the position of each thread along each loop of the definition
-    (canonical names).
+    Attributes:
+        block, first: Threads per block in x, y and z, and the active ones if no guard excludes any.
+        threads, warps: Active threads and warps with an active thread, on average.
+        positions: For each loop of the definition (canonical name), the position of each thread.
     """
 
     block: Threads
@@ -81,7 +82,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class WarpAccess:
-    """Loads or stores of a stage that behave alike: `count` per thread and block."""
+    """Loads or stores of a stage with the same access pattern: `count` per thread and block."""
 
     place: Place
     store: bool
@@ -91,11 +92,12 @@ class WarpAccess:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How often a thread waits for loads in a block, by where they come from.
+    """How often a thread waits for loads in one block.
 
-    Of the loads from `memory`, `first` reach a sector that the block has not loaded before, and
-    `fresh` another sector than the load before: that many miss a cache that keeps the block's data,
-    or none of it.
+    Attributes:
+        memory, shared: Loads from global and from shared memory.
+        first: Loads from sectors new to the block; they miss even a cache that keeps all its data.
+        fresh: Loads from another sector than the load before; they miss a cache that keeps nothing.
     """
 
     memory: float
@@ -106,13 +108,17 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """The work of a stage in one block: of an active thread, and over all runs.
+    """The work of an active thread for a stage in one block, over all runs of the stage.
 
-    `plain` and `special` are instructions without accesses; `iterations` are those of loops that
-    are not unrolled, `copies` the values that unrolled ones compute independently of each other,
-    and `steps` the terms that they add to each, or all that a copy into registers loads. Where
-    there are `iterations`, `addresses` are those of the rows in memory that unrolled loops access.
-    A stage of a member ends with a barrier.
+    Attributes:
+        member: Whether the stage computes a member in shared memory, and so ends in a barrier.
+        threads, warps, runs: Active threads and warps per block, and runs of the stage.
+        plain, special: Instructions without accesses; special functions separately.
+        iterations: Iterations of loops that are not unrolled.
+        copies: Independent values that unrolled loops compute.
+        steps: Terms that unrolled loops add to each value; for copies into registers, all loads.
+        addresses: Rows in memory that unrolled loops access; 0 without `iterations`.
+        accesses, waits: Loads and stores by pattern, and loads that the thread waits for.
     """
 
     member: bool
@@ -131,10 +137,10 @@ class StageWork:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the values of Funcs and inputs are.
+    """The storage of Funcs and inputs, by name; names not in `places` are in global memory.
 
-    `size` gives the strides of a name's dimensions in bytes, `whole` the bytes of all its elements,
-    and `footprint` those that a block loads of it, 0 if the block computes it.
+    In bytes, `size` gives the strides of the dimensions, `whole` the total size, and `footprint`
+    the size of the part that one block loads (0 if the block computes the Func).
     """
 
     places: Mapping[str, Place]
@@ -143,7 +149,7 @@ class Storage:
     footprint: Callable[[str], float]
 
     def place(self, name: str) -> Place:
-        """Return the place of a Func's or input's values."""
+        """Return where a Func or input is stored."""
         return self.places.get(name, "memory")
 
 
@@ -151,10 +157,10 @@ class Storage:
 
 
 def executions(deps: Loops, inner: Iterable[InnerLoop], copies: Loops | None = None) -> float:
-    """Return how often a thread computes what depends on the variables `deps`, in one run.
+    """Return how often a thread computes a value that depends on the variables `deps`, in one run.
 
-    What a loop does not change is computed outside it. The copies of an unrolled loop share what
-    does not depend on `copies`, by default `deps`.
+    A value is computed outside the inner loops that do not change it. Copies of an unrolled loop
+    share a value if the loop moves no variable of `copies`, by default `deps`.
 
     >>> loops = [InnerLoop({"y": 1.0}, 3.0, False), InnerLoop({"x": 1.0}, 4.0, True)]
     >>> executions(frozenset("y"), loops), executions(frozenset("x"), loops)
@@ -185,7 +191,7 @@ def inner_loops(
         one = {loop.name: np.ones(1)}
         moved = _positions(changes, loop.context.ranges, one, tuple(stage.variables))
         moves = {stage.variables[name]: float(step[0]) for name, step in moved.items()}
-        # A loop that is fused carries on into the next when it ends.
+        # The step along the outer loop of a fusion is 0, but the fused loop still changes it.
         for source in _sources(stage, loop.name):
             moves.setdefault(stage.variables[source], 0.0)
         unrolled = loop.mapping in ("unrolled", "vectorized")
@@ -194,7 +200,7 @@ def inner_loops(
 
 
 def _sources(stage: StageNest, name: str) -> list[str]:
-    """Return the loops of the definition that a loop is made of."""
+    """Return the loops of the definition from which a loop is split or fused."""
     sources: dict[str, list[str]] = {loop: [loop] for loop in stage.variables}
     for change in stage.splits:
         if isinstance(change, Fuse):
@@ -205,7 +211,7 @@ def _sources(stage: StageNest, name: str) -> list[str]:
 
 
 def count(extent: Bound) -> float:
-    """Return iterations of a loop, at least 1; a guess where nothing bounds it."""
+    """Return the iterations of a loop, at least 1; a guess if the loop is unbounded."""
     value = float(np.max(extent))
     return max(value, 1.0) if math.isfinite(value) else SEARCH.unknown_extent
 
@@ -221,12 +227,12 @@ def activity(
     block: Threads,
     warp: int,
 ) -> tuple[Activity, float]:
-    """Return the threads that run a stage with thread loops, and the share of live iterations."""
+    """Return the threads that run a stage, and the fraction of live iterations inside a thread."""
     spread = [loop for loop in sizes if loop.mapping == "gpu_thread"][::-1][
         : SEARCH.thread_dimensions
     ]
     extents = [int(count(loop.extent)) for loop in spread]
-    # For each thread loop: shares of the iterations around it, and the active threads in these.
+    # Per thread loop: pairs of a fraction of the outer iterations and the active threads in these.
     patterns: list[list[tuple[float, int]]] = [[(1.0, extent)] for extent in extents]
     live = 1.0
     for change in changes:
@@ -259,7 +265,7 @@ def _positions(
     loops: Mapping[str, Array],
     wanted: tuple[str, ...],
 ) -> dict[str, Array]:
-    """Return the positions along the definition's loops, given those of some loops of the nest."""
+    """Return positions along the definition's loops, given positions along loops of the nest."""
     now = dict(loops)
     zero = np.zeros(1)
     for change in reversed(changes):
@@ -276,7 +282,7 @@ def _positions(
 
 
 def copies_only(found: StageInstructions) -> bool:
-    """Return whether a stage computes nothing of what it loads."""
+    """Return whether a stage only loads and stores, without arithmetic."""
     return not found.work and any(not access.store for access in found.accesses)
 
 
@@ -293,7 +299,7 @@ def stage_work(
     storage: Storage,
     warp: int,
 ) -> StageWork:
-    """Return the work of a stage in one block."""
+    """Return the work of a stage in one block, over all `runs` of the stage."""
     plain = sum(item.plain * executions(item.loops, inner) for item in found.work)
     special = sum(item.special * executions(item.loops, inner) for item in found.work)
     plain += _addresses(found.accesses, inner, storage)
@@ -332,9 +338,9 @@ def stage_work(
 def _addresses(
     accesses: Iterable[MemoryAccess], inner: tuple[InnerLoop, ...], storage: Storage
 ) -> float:
-    """Return the instructions for addresses, of one run.
+    """Return the instructions that compute addresses in one run.
 
-    Storage in shared memory has known strides, so that constant offsets cost nothing.
+    In shared memory, strides are constants, so constant offsets cost nothing.
     """
     bases: dict[object, float] = {}
     rows: dict[object, float] = {}
@@ -356,7 +362,7 @@ def _addresses(
 def _different(
     accesses: Iterable[MemoryAccess], unrolled: Sequence[InnerLoop], storage: Storage
 ) -> float:
-    """Return the rows in memory that the copies of unrolled loops access, each with an address."""
+    """Return the number of rows in memory that unrolled copies access; each needs an address."""
     rows: dict[object, dict[int, set[float]]] = {}
     for access in accesses:
         if storage.place(access.callee) == "memory":
@@ -372,7 +378,7 @@ def _different(
 
 
 def _step(access: MemoryAccess, loop: InnerLoop, d: int) -> float:
-    """Return how far an iteration moves an access in a dimension; a guess where it is not even."""
+    """Return how far an iteration moves an access along dimension `d`; a guess if it varies."""
     step = 0.0
     for variable, moved in loop.moves.items():
         steps = access.strides.get(variable, ())
@@ -381,7 +387,7 @@ def _step(access: MemoryAccess, loop: InnerLoop, d: int) -> float:
 
 
 class _Patterns:
-    """What the accesses of a stage touch; those with the same pattern are looked at once."""
+    """Computes what the accesses of a stage touch, once per access pattern."""
 
     def __init__(self, stage: StageNest, active: Activity, storage: Storage, warp: int) -> None:
         self._active = active
@@ -396,7 +402,7 @@ class _Patterns:
         self._known: dict[object, TouchedLines] = {}
 
     def __call__(self, access: MemoryAccess) -> TouchedLines:
-        """Return what an access of a warp touches."""
+        """Return what one access by a warp touches."""
         size = self._storage.size(access.callee)
         bent = access.indirect or None in access.strides.values()
         key: object = access.callee, access.args
@@ -436,14 +442,15 @@ def _waits(
     warps: float,
     staged: bool,
 ) -> Waits:
-    """Return the waits of a thread: of loads that are issued together, the most counts.
+    """Return how often a thread waits for loads.
 
-    A load whose address was loaded itself waits in addition.
+    Loads that are issued together wait only once, so the most frequent one counts. A load at a
+    loaded address waits in addition, after that address has arrived.
     """
     loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
-    # Copies into registers are used later: all loads of an unrolled loop are under way together.
+    # Copies into registers are used later, so an unrolled loop has all its loads in flight.
     waited = tuple(loop for loop in inner if not (staged and loop.unrolled))
-    asked: dict[str, float] = {}  # bytes that a block asks for
+    asked: dict[str, float] = {}  # bytes that a block requests, repeated ones included
     for load in loads:
         each = executions(load.loops, inner) * times * warps
         bytes_each = known(load).sectors * SECTOR_BYTES
@@ -472,9 +479,9 @@ def _waits(
 def sectors_along(
     access: MemoryAccess, inner: tuple[InnerLoop, ...], size: tuple[float, ...]
 ) -> tuple[float, float]:
-    """Return the share of a thread's loads that reach another sector, and all its sectors.
+    """Return the fraction of a thread's loads that reach another sector, and its total sectors.
 
-    The share is that along the innermost loop that moves the address.
+    The fraction is taken along the innermost loop that moves the address.
     """
     if access.indirect:
         return 1.0, math.inf
