@@ -1,13 +1,14 @@
 """Fit the rates and waits of the time model to measured schedules.
 
-Every constant is a factor away from a prior, within bounds; the sum of squared logarithms of
-predicted over measured times is minimised, robustly, with a pull towards the priors. Every program
-has the same weight, however many of its schedules were measured.
+The fit minimises the squared logarithms of predicted over measured times, with a robust loss, plus
+a penalty on the squared logarithms of the constants over their priors. Constants are bounded to a
+factor around the prior. Every program has the same weight, independent of the number of its
+schedules.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `logs` | logarithms of the constants, in the order of `PRIORS` | 1 |
-| `owner` | the schedule that each kernel belongs to | index |
+| `owner` | schedule that each kernel belongs to | index |
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from tilewright.machines import GpuMachine
 
 Array = npt.NDArray[np.float64]
 
-# What a fit starts from, and is pulled to where the measurements do not decide. Units are those of
-# `GpuConstants`; sources: two units of 16 lanes for each kind of instruction and sub-partition
-# (CUDA C++ Programming Guide); waits and widths as published microbenchmarks of a V100 have them,
-# rounded; the rest chosen.
+# The start of a fit, and the result where measurements do not determine a constant. Units are those
+# of `GpuConstants`. Sources: rates follow from 16 lanes per kind of instruction and sub-partition
+# (CUDA C++ Programming Guide); waits and widths are rounded from published microbenchmarks of a
+# V100; the others are chosen.
 PRIORS: Mapping[str, float] = {
     "issue_rate": 2.0,
     "special_cost": 8.0,
@@ -49,19 +50,23 @@ PRIORS: Mapping[str, float] = {
     "kernel_cycles": 300.0,
     "overlap": 4.0,
 }
-BOUND = 2.5  # natural logarithm of the farthest that a constant may be from its prior (chosen)
-PULL = 0.2  # weight of a factor of e from the prior, where a program's error of e has `SCHEDULES`
-SCHEDULES = 3.0  # weight of the errors of schedules (chosen)
-KERNELS = 0.3  # weight of the errors of single kernels, where these are known (chosen)
-ROBUST = 0.3  # error from which the loss grows linearly (chosen)
+BOUND = 2.5  # largest distance of a constant from its prior, as a natural logarithm (chosen)
+PULL = 0.2  # weight of the logarithms of constants over priors (chosen)
+SCHEDULES = 3.0  # weight of the logarithmic errors of schedules (chosen)
+KERNELS = 0.3  # weight of the logarithmic errors of single kernels, where known (chosen)
+ROBUST = 0.3  # weighted error beyond which the loss grows linearly (chosen)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A measured schedule: the seconds of all its kernels and launches.
+    """A measured schedule.
 
-    `kernels` has what the time of each kernel is made of, `runs` how often each is launched, and
-    `cycles` the measured cycles of one run of each, empty if only the total is known.
+    Attributes:
+        program: The program it belongs to.
+        seconds: Measured time of all kernels and launches.
+        kernels: The counts of each kernel.
+        runs: Number of launches of each kernel.
+        cycles: Measured cycles of one launch of each kernel; empty if only the total is known.
     """
 
     program: str
@@ -74,9 +79,12 @@ class Observation:
 def fitted(
     observed: Sequence[Observation], machine: GpuMachine, start: GpuConstants | None = None
 ) -> GpuConstants:
-    """Return constants with which the predicted times are nearest to those observed.
+    """Return the constants that fit the observations best.
 
-    `start` has those that are not fitted. The machine's clock and bandwidth must be known.
+    Args:
+        observed: The measured schedules.
+        machine: The GPU; its clock and memory bandwidth must be known.
+        start: The constants that are not fitted, by default `GpuConstants()`.
     """
     from scipy.optimize import least_squares
 
@@ -96,12 +104,12 @@ def fitted(
 def predicted_cycles(
     observed: Sequence[Observation], machine: GpuMachine, c: GpuConstants
 ) -> Array:
-    """Return the predicted cycles of every observation, launches included."""
+    """Return the predicted cycles of every observation, including launches."""
     return _Problem(observed, machine, c).schedules(c)[0]
 
 
 class _Problem:
-    """All kernels of all observations, as arrays."""
+    """The least-squares problem, with the kernels of all observations as arrays."""
 
     def __init__(
         self, observed: Sequence[Observation], machine: GpuMachine, start: GpuConstants
@@ -129,7 +137,7 @@ class _Problem:
         self._kernel_weights = np.array(each)[self._owner]
 
     def constants(self, logs: Array) -> GpuConstants:
-        """Return the constants for a point of the fit."""
+        """Return the constants for the logarithms `logs` of the fitted ones."""
         found: dict[str, Any] = dict(zip(PRIORS, map(float, np.exp(logs)), strict=True))
         return dataclasses.replace(self._start, **found)
 
@@ -143,7 +151,7 @@ class _Problem:
         return total, each
 
     def residuals(self, logs: Array, priors: Array) -> Array:
-        """Return the weighted errors of schedules and kernels, and the distances from priors."""
+        """Return the weighted errors of schedules and kernels, then the distances from priors."""
         total, each = self.schedules(self.constants(logs))
         kernels = np.nan_to_num(np.log(each / self._cycles)) * self._kernel_weights
         return np.concatenate(

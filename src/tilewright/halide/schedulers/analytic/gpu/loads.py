@@ -1,4 +1,4 @@
-"""Loads of a stage per iteration, grouped as the GPU cost model counts them."""
+"""Group the loads of a stage by access pattern, as the GPU cost model counts them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SCATTERED = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class LoadGroup:
-    """`count` loads of one Func or image that behave alike.
+    """`count` loads per iteration from one Func or image with the same access pattern.
 
     `bytes` is the size of one element. `hoisted` names the loops inside a thread that the
-    address does not depend on: a value loaded once serves all their iterations. `step` is the
+    address does not depend on, so that one load serves all their iterations. `step` is the
     distance, in elements of the innermost storage dimension, between the addresses of
     neighbouring threads: 0 for one address, infinite if they lie apart.
     """
@@ -31,9 +31,12 @@ class LoadGroup:
 def load_groups(
     summary: StageSummary, thread_x: str | None, inside: frozenset[str]
 ) -> tuple[LoadGroup, ...]:
-    """Return the loads of a stage whose innermost thread loop is `thread_x`.
+    """Return the grouped loads of a stage.
 
-    `inside` are the loops that run within a thread.
+    Args:
+        summary: The stage.
+        thread_x: Name of its innermost thread loop, None if it has none.
+        inside: Names of its loops inside a thread.
     """
     groups: Counter[tuple[str, str, int, frozenset[str], float]] = Counter()
     for load in summary.loads:

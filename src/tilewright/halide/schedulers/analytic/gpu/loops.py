@@ -1,16 +1,17 @@
-"""From a planned kernel to loop nests (Sioutas 2020, Section 4.3).
+"""Convert a planned kernel to loop nests (Sioutas 2020, Section 4.3).
 
-Innermost come loops that are not threads (small ones unrolled), then threads, then blocks. Splits
-guard their tails, so that the schedule is correct at every size. Only in kernels with members do
-tiles shift inwards: Halide then knows the size of a block's shared memory, which it would otherwise
-compute on the host, block by block, before every launch.
+The innermost loops are those without threads (small ones are unrolled), then come the thread loops,
+then the block loops. Splits guard their tails, so that the schedule is correct at every size. The
+exception are kernels with members, whose tiles shift inwards. Halide then knows the size of a
+block's shared memory, which it would otherwise compute on the host, block by block, before every
+launch.
 
 A parallel loop ``v`` of extent N with the tile T and R iterations per thread becomes:
 
 | loop | made by | extent |
 |---|---|---|
 | ``v_b`` | the block, outermost | ceil(N / T) |
-| ``v_t`` | the thread | T / R, or T where R = 1 |
+| ``v_t`` | the thread | T / R |
 | ``v_r`` | iterations of one thread, unrolled; only where R > 1 | R |
 | ``v_s``, ``v_u`` | a serial loop, and its unrolled part | 1, N; N / U, U of reductions |
 """
@@ -43,7 +44,7 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStage:
-    """A stage's schedule and the loops that producers can be computed at."""
+    """A stage's schedule, and the block and thread loop at which members can be computed."""
 
     schedule: StageSchedule
     block_loop: str = ""
@@ -51,7 +52,11 @@ class ScheduledStage:
 
 
 class _Budget:
-    """The number of points of a stage that may still be unrolled; `room` with a reduction's."""
+    """The number of copies of a stage's body that further unrolling may make.
+
+    `left` is the limit for most loops. `room` is the limit by the size of the body alone, which
+    applies to the unrolled steps of a reduction.
+    """
 
     def __init__(self, body: float, enabled: bool) -> None:
         self.room = SEARCH.most_body / max(body, 1.0) if enabled else 1.0
@@ -69,10 +74,9 @@ class _Budget:
 
 
 def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
-    """Return how a kernel's tiles meet the end of a dimension.
+    """Return the tail strategy of a kernel's tiles.
 
-    Shifting inwards needs a dimension to be at least as large as a tile, and is only possible
-    in a pure definition.
+    Shifting inwards requires a pure definition, and an output at least as large as a tile.
     """
     if kernel.members and kernel.stage.index == 0 and not any_size:
         return "shift_inwards"
@@ -80,7 +84,13 @@ def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
 
 
 def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
-    """Return the nest of the stage that a kernel is made of."""
+    """Return the nest of the output's stage in a kernel.
+
+    Args:
+        plan: The planned kernel.
+        unroll: Whether to unroll small loops inside threads.
+        any_size: Whether the output may be smaller than a tile.
+    """
     kernel = plan.kernel
     untiled = _untiled(plan)
     if untiled is not None:
@@ -139,7 +149,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
 
 
 def _untiled(plan: KernelPlan) -> StageSchedule | None:
-    """Return the nest on the host, of nothing, or of one thread; None of kernels with a grid."""
+    """Return the nest of a stage that does not run in parallel on the GPU; None if it does."""
     func, stage = plan.kernel.func, plan.kernel.stage
     if plan.kind == "host":
         return _host_stage(func, stage)
@@ -158,10 +168,11 @@ def _fused(
     serial: list[str],
     whole: set[str],
 ) -> list[str]:
-    """Return the block loops after fusing those that the grid cannot hold, innermost first.
+    """Return the block loops, innermost first, after fusing those that exceed the grid.
 
-    `whole` are unsplit loops of kernels with values in registers: Halide 21 finds no constant size
-    for these inside a fusion of two such loops.
+    `whole` names the definition's own loops if members are kept in registers. If two of them were
+    fused without a split, Halide 21 would not find a constant size for the registers. So one is
+    split by 1 first.
     """
     result = []
     for places in grid_dimensions(counts):
@@ -186,10 +197,16 @@ def member_nest(
 ) -> StageSchedule:
     """Return the nest of one stage of a member.
 
-    `extents` are the sizes of its region: the largest of any block, or a thread's where it is
-    inside one. If Halide cannot infer that the region has the same size in all blocks, thread
-    loops are split by that size; otherwise it would launch as many threads as its bounds allow.
-    A thread computes as many points of a member as of the output.
+    A thread computes as many points of a member as of the output. If Halide cannot infer that the
+    region has the same size in all blocks, thread loops are split by that size. Without the split,
+    Halide would launch as many threads as its looser bounds allow.
+
+    Args:
+        plan: The planned kernel.
+        name: The member.
+        stage: Its stage.
+        extents: Extents of its region: of a thread if it is nested, else the largest of any block.
+        unroll: Whether to unroll small loops inside threads.
     """
     kernel = plan.kernel
     inside = name in plan.nested
@@ -228,8 +245,8 @@ def member_nest(
         if not budget.take(extent, most):
             serial.append(canonical)
         elif inside:
-            # Halide bounds what registers hold, but not always what a split of it visits: it sees
-            # no constant where a condition of the consumer narrows the region.
+            # Do not split: if a condition of the consumer narrows the region, Halide finds a
+            # constant bound for the registers, but not for the loops of a split.
             unrolled.append(canonical)
         else:
             whole_loop, copies = part_of(canonical, "_s"), part_of(canonical, "_u")
@@ -243,18 +260,18 @@ def member_nest(
 
 
 def _marked(names: Sequence[str], mapping: Mapping = "serial") -> Iterator[ScheduledLoop]:
-    """Yield loops, innermost first, that are all run in the same way."""
+    """Return the named loops, innermost first, all with the same mapping."""
     return (ScheduledLoop(name, mapping) for name in names)
 
 
 def points_along(plan: KernelPlan, place: int) -> int:
-    """Return the points that one thread computes along a thread dimension: 0 is x, 1 y, 2 z."""
+    """Return the points per thread along thread dimension `place` (0 is x, 1 is y, 2 is z)."""
     threads = plan.kernel.roles.threads
     return plan.registers[threads[place]] if place < len(threads) else 1
 
 
 def member_thread(plan: KernelPlan, name: str, d: int, place: int) -> str:
-    """Return the name of a member's thread loop made of dimension `d`, along x, y or z."""
+    """Return the name of a member's thread loop over dimension `d`, along x, y or z (`place`)."""
     loop = pure_loop(d)
     split = name not in plan.kernel.exact_members or points_along(plan, place) > 1
     return part_of(loop, "_t") if split else loop
@@ -269,7 +286,16 @@ def member_schedule(
     *,
     unroll: bool = True,
 ) -> FuncSchedule:
-    """Return where a member is computed and how, given the nest of the group's output."""
+    """Return the schedule of a member.
+
+    Args:
+        plan: The planned kernel.
+        name: The member.
+        nest: The nest of the group's output.
+        extents: As for `member_nest`.
+        algorithm: The pipeline.
+        unroll: Whether to unroll small loops inside threads.
+    """
     kernel = plan.kernel
     anchor = plan.nested.get(name)
     order = algorithm.order
@@ -303,7 +329,7 @@ def output_schedule(
 
 
 def _canonical(func: Func, stage: Stage) -> dict[str, str]:
-    """Return the canonical names of a stage's loops by their names in the pipeline."""
+    """Return the canonical name of each loop of a stage, by its name in the pipeline."""
     loops = original_loops(func, stage)
     return {loop.name: nest.name for loop, nest in zip(stage.loops, loops, strict=True)}
 
@@ -311,11 +337,11 @@ def _canonical(func: Func, stage: Stage) -> dict[str, str]:
 def _reductions(
     func: Func, stage: Stage, budget: _Budget, taken: set[str], steps: int
 ) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
-    """Return the reduction loops in their own order, and their splits.
+    """Return the splits of the reduction loops, and the resulting loops, innermost first.
 
-    Small constant loops are unrolled from inside out. Of the first that is not, as many iterations
-    are unrolled as divide its extent, up to `steps`: the loads of one are then under way together,
-    and those of neighbours share an address.
+    Small loops of constant extent are unrolled, from the innermost outwards. The first larger loop
+    is unrolled partially, by the largest divisor of its extent up to `steps`. The loads of the
+    unrolled steps are then in flight together, and neighbouring loads share an address.
     """
     splits: list[Split | Fuse] = []
     result = []
@@ -340,7 +366,7 @@ def _reductions(
 
 
 def _host_stage(func: Func, stage: Stage) -> StageSchedule:
-    """Return a stage on the host: its outermost pure loop in parallel."""
+    """Return the nest of a stage on the host, with its outermost loop in parallel if it is pure."""
     nest = default_stage(func, stage)
     originals = original_loops(func, stage)
     if originals and originals[-1].kind == "pure":

@@ -1,10 +1,11 @@
-"""Allocations of a kernel's members in shared memory, and their packed size.
+"""Compute the shared memory that a kernel's members take, as Halide packs it.
 
-The packing itself is `tilewright.halide.analysis.shared_memory`.
+This module lists the allocations and their lifetimes; `tilewright.halide.analysis.shared_memory`
+packs them. A barrier step is the interval between two barriers: one per stage of a member.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| n | tilings that are looked at together | count |
+| n | tilings evaluated together | count |
 | `elements` | values of a member that one block stores | (n,), elements |
 | `begins`, `last` | barrier steps at which a member is first computed and last read | steps |
 | `bounded` | whether every member has a bounded size | (n,), truth |
@@ -32,7 +33,15 @@ def allocations(
     n: int,
     constant: frozenset[str],
 ) -> list[SharedAllocation]:
-    """Return the allocations of members at the block's level, with lifetimes in barrier steps."""
+    """Return the allocations of the members at block level, with lifetimes in barrier steps.
+
+    Args:
+        kernel: The kernel.
+        boxes: Region of each member in one block.
+        nested: The members kept in registers, which have no allocation here.
+        n: Number of tilings.
+        constant: Members for which Halide infers the same size in every block.
+    """
     view = kernel.analysis.view
     order = [name for name in kernel.in_halide_order if name in boxes and name not in nested]
     begins: dict[str, int] = {}
@@ -69,10 +78,9 @@ def pack(
     n: int,
     constant: frozenset[str] | None = None,
 ) -> tuple[Array, Mask]:
-    """Return the shared bytes of a block, and where they are bounded at all.
+    """Return the shared memory per block, in bytes, and whether it is bounded; both of shape (n,).
 
-    `constant` are the members that, as far as Halide can infer, have the same size in every block;
-    by default those read at affine coordinates.
+    The arguments are those of `allocations`; `constant` is `exact_members` by default.
     """
     if not kernel.members:
         return np.zeros(n), np.ones(n, dtype=np.bool_)

@@ -1,7 +1,8 @@
-"""Operands of a reduction that are copied to registers before it uses them.
+"""Copy the operands of a reduction to registers before it uses them.
 
-A thread that keeps several sums in registers loads each operand right before its product, and waits
-for it. Copied for several steps of the reduction at once, the loads are all under way together::
+A thread that keeps several sums in registers loads each operand right before its product and waits
+for it. If operands are copied for several steps of the reduction at once, all these loads are in
+flight together::
 
     for k:  s[0..3] += a[0..3, k] * b[k]        # every product waits for its own loads
     for k0: t[0..3, 0..7] = a[0..3, k0..k0+7]   # one wait for all
@@ -30,7 +31,13 @@ from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A Func that gives the values of an image, and the update of the one Func that reads it."""
+    """An operand that can be copied.
+
+    Attributes:
+        name: A Func that only loads an image at its own coordinates.
+        reader: The only Func that reads it.
+        stage: The position of the reader's update that reads it.
+    """
 
     name: str
     reader: str
@@ -40,7 +47,8 @@ class Staged:
 def staged_operands(analysis: Analysis, plan: KernelPlan) -> tuple[Staged, ...]:
     """Return the operands of reductions in a kernel's threads that may be copied.
 
-    These are images, read at affine places by one update with a reduction and nowhere else.
+    An operand is an image that one update with a reduction reads at affine coordinates, and that
+    no other stage reads.
     """
     if plan.steps == 1 or narrowed_by_conditions(plan.kernel, plan.nested):
         return ()
@@ -67,7 +75,10 @@ def _gives_image(func: Func) -> bool:
 
 
 def _only_read_by(analysis: Analysis, name: str, reader: str) -> int | None:
-    """Return the update with a reduction that alone reads a Func, at affine places."""
+    """Return the position of the only stage that reads a Func.
+
+    None if several stages read it, the stage has no reduction, or a coordinate is not affine.
+    """
     if analysis.view.algorithm.consumers[name] != (reader,):
         return None
     summaries = analysis.toggled(name).summaries(reader)
@@ -83,9 +94,9 @@ def _only_read_by(analysis: Analysis, name: str, reader: str) -> int | None:
 def staged_schedule(
     analysis: Analysis, operand: Staged, entries: list[FuncSchedule]
 ) -> FuncSchedule | None:
-    """Return the copy of an operand inside the innermost serial loop of the reduction.
+    """Return the schedule that copies an operand in the innermost serial loop of its reduction.
 
-    None if all its loops are unrolled.
+    None if the innermost loop that is not unrolled is not a reduction loop.
     """
     algorithm = analysis.view.algorithm
     order = algorithm.order
@@ -101,14 +112,14 @@ def staged_schedule(
 
 
 def computed_in(analysis: Analysis, schedule: Schedule) -> frozenset[str]:
-    """Return the Funcs that the analysis takes for inlined and the schedule computes."""
+    """Return the Funcs that are inlined in the analysis but computed in the schedule."""
     funcs = analysis.view.algorithm.funcs
     computed = {funcs[entry.func].name for entry in schedule.funcs if entry.compute != INLINE}
     return analysis.view.inlined & computed
 
 
 def not_inlined(analysis: Analysis, names: frozenset[str]) -> Analysis:
-    """Return the analysis of a pipeline in which some inlined Funcs are not."""
+    """Return the analysis of the same pipeline with the inlined Funcs `names` computed."""
     for name in sorted(names):
         analysis = analysis.toggled(name)
     return analysis
