@@ -1,12 +1,12 @@
-"""Which Funcs are inlined before grouping: the trivial ones, then greedily.
+"""Choose the Funcs to inline before grouping: first the trivial ones, then greedily.
 
-Trivial are Funcs that are consumed pointwise or cost next to nothing (Sioutas 2020, Section
-4.1). What is left is inlined greedily as long as the summed cost of arithmetic and loads goes
-down (Mullapudi 2016, Section 4), counted on the expressions that inlining really gives.
+A Func is trivial if it is consumed pointwise or costs next to nothing (Sioutas 2020, Section 4.1).
+The others are inlined greedily as long as that lowers the total cost of arithmetic and loads
+(Mullapudi 2016, Section 4). The cost is counted on the expressions that result from inlining.
 
 | symbol | meaning | unit |
 |---|---|---|
-| points | iterations of a stage over its whole region | count |
+| points | iterations of a stage over its full region | count |
 | cost | points x (arithmetic + load cost x loads), summed over stages | operations |
 | gain | cost of a Func, its stores and its readers, less the cost of its readers with it inlined \
 | operations |
@@ -27,7 +27,7 @@ from tilewright.halide.execution.atomic_additions import is_atomic_addition
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
-# A selection or conversion costs less than arithmetic.
+# Selections, comparisons and conversions, which cost less than arithmetic.
 CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret".split())
 
 
@@ -42,8 +42,13 @@ def choose_inlined(
 ) -> frozenset[str]:
     """Return the Funcs to inline.
 
-    `load_weight` makes loads more expensive, so that more is inlined; `cache_bytes` is the size of
-    the last cache.
+    Args:
+        algorithm: The pipeline.
+        boxes: Required region of each output.
+        scalars: Expected value of each symbol.
+        load_weight: Factor on the cost of loads; the higher it is, the more Funcs are inlined.
+        cache_bytes: Size of the last-level cache, in bytes.
+        constants: The model's constants, by default `GpuConstants()`.
     """
     c = constants or GpuConstants()
     inliner = _Inliner(algorithm, boxes, scalars, c.load_cost * load_weight, cache_bytes, c)
@@ -74,8 +79,8 @@ class _Inliner:
     def trivial(self) -> None:
         """Inline Funcs that are consumed pointwise or cost next to nothing, producers first.
 
-        Each is judged with its own producers already inlined, so that a chain of trivial Funcs
-        stops where it has become costly.
+        The cost of a Func includes its inlined producers, so a chain of trivial Funcs ends where it
+        becomes costly.
         """
         for name in self.allowed:
             if name not in self.regions:
@@ -97,8 +102,8 @@ class _Inliner:
     def _narrows(self, name: str, after: Analysis) -> bool:
         """Return whether inlining would serialise parallel work: the reader has far fewer points.
 
-        In a pyramid nothing is computed twice, but a handful of threads of the last level would
-        read all of the first.
+        Inlining in a pyramid computes no value twice, but the few threads of the last level would
+        compute all of the first.
         """
         points = self._points(self.analysis, name, 0)
         for reader in self.analysis.view.consumers[name]:
@@ -111,7 +116,7 @@ class _Inliner:
         return False
 
     def _spoils_additions(self, name: str, after: Analysis) -> bool:
-        """Return whether inlining would leave a reduction without atomic additions."""
+        """Return whether inlining would prevent a reduction from using atomic additions."""
         for reader in self.analysis.view.consumers[name]:
             for index in range(1, len(self.algorithm.by_name[reader].stages)):
                 before, then = (
@@ -123,7 +128,7 @@ class _Inliner:
         return False
 
     def _pointwise(self, name: str) -> bool:
-        """Return whether inlining computes no value twice."""
+        """Return whether inlining computes no value twice, apart from borders."""
         uses = 0.0
         for reader in self.analysis.view.consumers[name]:
             for stage, summary in enumerate(self.analysis.summaries(reader)):
@@ -132,10 +137,10 @@ class _Inliner:
         return uses <= self.constants.pointwise_slack * self._points(self.analysis, name, 0)
 
     def greedy(self) -> None:
-        """Inline the Func that gains most, again and again."""
+        """Inline the Func with the largest gain, repeatedly, while a gain is positive."""
         order = self.algorithm.order
         waiting = {n for n in self.allowed if n not in self.inlined and n in self.regions}
-        # A heap of (-gain, place); entries with an outdated gain are skipped.
+        # A heap of (-gain, position of the Func); entries with an outdated gain are skipped.
         gains: dict[str, float] = {}
         heap: list[tuple[float, int]] = []
         stale = set(waiting)
@@ -176,10 +181,10 @@ class _Inliner:
         return before
 
     def _hopeless(self, name: str, readers: tuple[str, ...]) -> bool:
-        """Return whether the arithmetic repeated at each access clearly costs more than it saves.
+        """Return whether repeating the arithmetic at each access clearly costs more than it saves.
 
-        This avoids rewriting a stencil into a stencil; half of the operations are assumed to be
-        shared.
+        This avoids the slow substitution of a stencil into a stencil. Half of the operations are
+        assumed to be shared between accesses.
         """
         own = self.analysis.summaries(name)[0]
         saved = self._cost(self.analysis, name) + self._store_cost(name)
@@ -209,7 +214,7 @@ class _Inliner:
         return total
 
     def _points(self, analysis: Analysis, name: str, stage: int) -> float:
-        """Return iterations of a stage over the whole region; the same however much is inlined."""
+        """Return the iterations of a stage over its full region. Inlining does not change them."""
         if name not in self.regions:
             return 0.0
         definition = self.algorithm.by_name[name].stages[stage]

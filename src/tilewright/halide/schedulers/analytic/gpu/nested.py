@@ -1,16 +1,16 @@
 """Nested fusion: members computed inside threads (Sioutas 2020, Section 4.3, Listing 2).
 
-On a GPU two levels are safe: the innermost block loop, where a member lives in shared memory,
-and inside the innermost thread loop of a consumer, where it lives in registers. A member whose
-values neighbouring threads share must stay at the block level. So must a member whose size differs
-between threads, because the size of registers must be constant.
+A member can be computed at two levels on a GPU: at the innermost block loop, stored in shared
+memory, or inside the innermost thread loop of a consumer, stored in registers. A member must stay
+at block level if neighbouring threads share its values. It must also stay there if the number of
+values differs between threads, because the number of registers must be constant.
 
 | symbol | meaning | shape |
 |---|---|---|
 | `anchor` | the Func in whose threads a member may be computed | |
-| `nested` | the anchor of every member that is nested already | |
+| `nested` | the anchor of every member that is already nested | |
 | `dims` | the thread loops of the anchor, innermost first | D names |
-| `steps` | threads that are compared, as distances from one of them | (threads, D), iterations |
+| `steps` | the compared threads, as distances from the first one | (threads, D), iterations |
 | `found` | the box that each of these threads needs | (threads,), coordinates |
 """
 
@@ -33,8 +33,14 @@ def max_order_reuse(
 ) -> str | None:
     """Return the outermost thread loop of `anchor` whose iterations share values of `member`.
 
-    None if no two threads read the same value. `nested` has the members already nested, through
-    which `member` may be read.
+    Args:
+        kernel: The kernel.
+        anchor: The Func in whose threads `member` would be computed.
+        member: The member.
+        nested: The members already nested, through which `member` may be read.
+
+    Returns:
+        The name of the loop; None if no two threads read the same value.
     """
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack([np.zeros(len(dims)), np.eye(len(dims))])
@@ -48,12 +54,12 @@ def max_order_reuse(
 
 
 def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[str, str]:
-    """Return the members to nest, each with the Func in whose threads it is computed.
+    """Return the members to nest, each with its anchor.
 
-    A member is nested in its last consumer if no thread loop of that consumer carries reuse. All
-    its consumers must be there, because it is computed at one place. If a thread computes `several`
-    points, its members must be read at affine coordinates: of a quotient, Halide does not know how
-    many values they need.
+    A member is nested if all its consumers are computed in the threads of one anchor, no thread
+    loop of the anchor carries reuse of the member, and its size per thread is constant. If threads
+    compute `several` points, the member must be read at affine coordinates: Halide cannot infer how
+    many values the quotients of several points need.
     """
     nested: dict[str, str] = {}
     view = kernel.analysis.view
@@ -81,7 +87,7 @@ def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[
 def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
     """Return whether `member` is read or written along a reduction whose length is a parameter.
 
-    The size per thread is then only known at run time, and cannot be in registers.
+    The number of values per thread is then known only at run time, so they cannot be in registers.
     """
     view = kernel.analysis.view
     for name in (member, *view.consumers[member]):
@@ -96,7 +102,7 @@ def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
 
 
 def _read_at_affine_places(kernel: FusedKernel, member: str) -> bool:
-    """Return whether all readers' coordinates of a member are affine."""
+    """Return whether all consumers read a member at affine coordinates."""
     return all(
         access.affine
         for reader in kernel.analysis.view.consumers[member]
@@ -108,11 +114,14 @@ def _read_at_affine_places(kernel: FusedKernel, member: str) -> bool:
 def _size_is_plain(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
-    """Return whether Halide can bound the part of `member` that a thread needs.
+    """Return whether Halide finds a constant bound for the part of `member` that a thread needs.
 
-    It cannot if a reader that needs several points divides or clamps the coordinate, or reads at
-    several clamped ones: then the difference of the ends is unknown. Nor can it if a thread of
-    `anchor` runs over a part of it whose size differs between blocks.
+    It does not in these cases:
+
+    * A reader that needs several points divides or clamps a coordinate, or reads at several clamped
+      coordinates. The difference between the ends of the region is then unknown.
+    * The part depends on the extent that a thread of `anchor` runs over, and that extent differs
+      between blocks.
     """
     trial = {**nested, member: anchor}
     here = [name for name, at in trial.items() if at == anchor]
@@ -139,7 +148,10 @@ def _size_is_plain(
 def _same_size_everywhere(
     kernel: FusedKernel, anchor: str, member: str, nested: Mapping[str, str]
 ) -> bool:
-    """Return whether every thread, in every block, needs equally many values of `member`."""
+    """Return whether all threads of all blocks need the same number of values of `member`.
+
+    A sample of neighbouring threads and blocks is compared.
+    """
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack(
         [np.zeros(len(dims)), *(np.eye(len(dims)) * step for step in range(1, SEARCH.neighbours))]
@@ -158,11 +170,10 @@ def _same_size_everywhere(
 
 
 def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the loops that must not run inside threads when members are nested.
+    """Return the positions of the parallel loops that must not run completely inside a thread.
 
-    The extent of a loop that runs completely inside a thread is not known to the compiler, nor is
-    that of a member that needs other values in every iteration. Loops are given by position in the
-    kernel.
+    The compiler does not know the extent of such a loop. So it cannot allocate registers for a
+    nested member if each iteration of the loop needs other values of the member.
     """
     base = _small_tile(kernel)
     found = []
@@ -177,10 +188,10 @@ def grows_inside_threads(kernel: FusedKernel, nested: Mapping[str, str]) -> tupl
 
 
 def narrowed_by_conditions(kernel: FusedKernel, nested: Mapping[str, str]) -> bool:
-    """Return whether members are read under conditions on two dimensions, as of a triangle.
+    """Return whether members are read under a condition on two dimensions (a triangle, say).
 
-    Halide narrows what such a thread reads to what meets the condition. Where a thread has several
-    points along both dimensions, it then finds no constant size for its registers.
+    Halide narrows the region that a thread reads to the points that meet the condition. If a thread
+    has several points along both dimensions, Halide then finds no constant size for its registers.
     """
     view = kernel.analysis.view
     readers = {name: view.stages(name) for name in set(nested.values()) - {kernel.output}}
@@ -213,8 +224,16 @@ def thread_regions(
 ) -> dict[str, Box]:
     """Return the box of each nested member that one thread computes.
 
-    A thread of the output has its own iterations of the tile and all of the loops that are
-    not threads; a thread of a member has as many points of the member's thread dimensions.
+    A thread of the output runs over `registers` iterations of each thread loop, and over all
+    iterations of the other loops in the block. A thread of a member computes the same number of
+    points along the member's thread dimensions.
+
+    Args:
+        kernel: The kernel.
+        env: Range of the output's loops in one block.
+        boxes: Region of each member in one block.
+        registers: Iterations of each tile per thread, shape (N, parallel loops).
+        nested: The anchor of each nested member.
     """
     threads = {kernel.loops[i].loop.name: i for i in kernel.roles.threads}
     own = {
@@ -242,7 +261,7 @@ def _small_tile(kernel: FusedKernel) -> Array:
 
 
 def _has_all_threads(kernel: FusedKernel, anchor: str) -> bool:
-    """Return whether every stage of `anchor` has all thread loops, so that one level fits."""
+    """Return whether every stage of `anchor` has all thread loops, so that one level suits all."""
     if anchor == kernel.output:
         return bool(kernel.roles.threads)
     dims = kernel.member_threads[anchor]
@@ -268,10 +287,13 @@ def _regions(
 ) -> dict[str, Box]:
     """Return the boxes of the nested members that threads of `anchor` need, one row per thread.
 
-    `steps` has each thread's distance from the first one in every thread dimension; `shift`
-    says how many blocks further on in every direction all of them are. A thread of a member
-    runs over the whole of the dimensions that are not threads, or over `across` points
-    each.
+    Args:
+        kernel: The kernel.
+        anchor: The output or a member.
+        nested: The anchor of each nested member.
+        steps: Distance of each thread from the first one, shape (threads, D), in iterations.
+        shift: Number of blocks by which all threads are moved along every loop.
+        across: Points per thread along the dimensions of `anchor` without threads; None for all.
     """
     tile = _small_tile(kernel)
     env = kernel.block_env(np.tile(tile, (len(steps), 1)))

@@ -1,12 +1,13 @@
-"""The search for the schedule of least predicted time on a GPU.
+"""Search for the GPU schedule with the lowest predicted time.
 
-It starts from the groups that greedy merging by the cost of Sioutas 2020 ends with, and from these
-with every Func of the large ones in a kernel of its own. Each large group is kept, cut in two, or
-taken apart, whichever is predicted to be fastest. Then the points that a thread computes and the
-tiles are chosen, group by group. Greedy merging by time alone would end early: two merges may pay
-only together.
+The search starts from two schedules: the groups of greedy merging by the cost of Sioutas 2020, and
+the same with the large groups split into one kernel per Func. A group is large if it takes a
+relevant share of the time. Each large group is kept, cut in two or split completely, whichever is
+predicted to be fastest. Then the points per thread and the tiles are chosen per group. Greedy
+merging by time would stop too early, because two merges may only pay together.
 
-The effort is bounded in stages whose work is counted, not in seconds.
+The effort is bounded by the number of stages whose work is counted, not by seconds, so that results
+are reproducible.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tilewright.halide.schedulers.analytic.gpu.recomputing import cuts
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.halide.schedulers.diversity import LEAST_SHARE
 
-# Points of a thread along x and y that every large group is tried with, before their neighbours.
+# Points per thread along x and y that every large group is tried with first (chosen).
 FIRST_POINTS = ((1, 4), (2, 2))
-# Bounds of a block's threads that are tried at the end.
+# Limits of the threads per block that are tried at the end (chosen).
 THREADS = (512, 256, 128, 64)
 
 Points = tuple[int, ...]
@@ -39,13 +40,13 @@ Change = Callable[[TimedGroup], Options | None]
 
 @dataclass(frozen=True, eq=False)
 class TimedSchedule:
-    """A schedule as groups with their plans, in the order they run in, and its seconds."""
+    """A schedule as planned groups in execution order, and its predicted seconds."""
 
     groups: tuple[TimedGroup, ...]
     seconds: float
 
     def share(self, each: TimedGroup) -> float:
-        """Return the share of the time that a group takes, about."""
+        """Return the approximate share of the time that a group takes."""
         return each.seconds / self.seconds
 
 
@@ -78,7 +79,11 @@ class TimeSearch:
     def others(
         self, best: TimedSchedule, options: Iterable[Options], count: int
     ) -> list[TimedSchedule]:
-        """Return other schedules: all groups under other options, or one planned otherwise."""
+        """Return alternative schedules.
+
+        They comprise the schedules that the search started from, one schedule per entry of
+        `options`, and up to `count` other plans of each large group of `best`.
+        """
         found = [*self._whole]
         for variation in options:
             made = self._start(variation)
@@ -99,7 +104,7 @@ class TimeSearch:
         return found
 
     def runner_up(self, best: TimedSchedule) -> RunnerUp | None:
-        """Return the fastest other schedule that was considered; None if there was none."""
+        """Return the next fastest schedule that was considered; None if there is none."""
         found = [
             (made.seconds, self._grouping(made))
             for made in self._whole
@@ -112,7 +117,7 @@ class TimeSearch:
                 kept = [group for group in best.groups if group is not each]
                 difference = f"{readable(each.group.output)} with {_difference(other, each)}"
                 found.append((self._made([*kept, other]).seconds, difference))
-        # Where the first is not the fastest, registers stood against the others.
+        # Faster ones were rejected because their kernels were expected to spill registers.
         slower = [each for each in found if each[0] >= best.seconds]
         return RunnerUp(*min(slower)) if slower else None
 
@@ -125,7 +130,7 @@ class TimeSearch:
         return f"the {count} {'group' if count == 1 else 'groups'} of least cost (Sioutas 2020)"
 
     def planned(self, made: TimedSchedule) -> PlannedSchedule:
-        """Return a schedule with a report on every kernel; costs are predicted seconds."""
+        """Return the planned schedule, in whose reports costs are predicted seconds."""
         plans = [each.plan for each in made.groups]
         planned = assemble(self.search.analysis, self.search.model, plans, self.first)
         seconds = {
@@ -138,7 +143,7 @@ class TimeSearch:
         return replace(planned, groups=groups, cost=made.seconds)
 
     def tiled(self, groups: Iterable[Group]) -> TimedSchedule | None:
-        """Return the fastest schedule with these groups; None if one has no plan."""
+        """Return the fastest schedule with the given groups; None if a group has no plan."""
         timed = self._timed((group, self.first) for group in groups)
         if None in timed:
             return None
@@ -152,7 +157,7 @@ class TimeSearch:
         return None if None in timed else self._made([each for each in timed if each])
 
     def _apart(self, made: TimedSchedule, options: Options) -> TimedSchedule | None:
-        """Return a schedule with its large groups taken apart; None if a Func has no plan."""
+        """Return a schedule with its large groups split completely; None if a Func has no plan."""
         large = [each for each in self._large(made) if len(each.group.members) > 1]
         names = {name for each in large for name in each.group.members}
         groups = [group for group in self.search.groups(options) if group.output in names]
@@ -163,7 +168,10 @@ class TimeSearch:
         return self._made([*kept, *(each for each in timed if each)])
 
     def _divided(self, now: TimedSchedule, single: TimedSchedule) -> TimedSchedule:
-        """Return a schedule with its large groups as they are, taken apart, or cut in two."""
+        """Return a schedule with each large group kept, cut in two or split completely.
+
+        `single` is the schedule with all large groups split completely.
+        """
         alone = {each.group.output: each for each in single.groups}
         for each in self._large(now):
             if len(each.group.members) > 1:
@@ -173,7 +181,7 @@ class TimeSearch:
         return now
 
     def _cut(self, now: TimedSchedule, each: TimedGroup, depth: int) -> TimedSchedule:
-        """Return the schedule with a group in two where that is faster, and these again."""
+        """Return the schedule with a group cut in two if that is faster; cut the parts likewise."""
         if depth >= SEARCH.most_cuts or each not in now.groups:
             return now
         for groups in cuts(self.search.model, each.plan, each.group)[: SEARCH.tried_cuts]:
@@ -193,7 +201,7 @@ class TimeSearch:
     def _better(
         self, now: TimedSchedule, old: TimedGroup, new: Iterable[TimedGroup | None]
     ) -> TimedSchedule:
-        """Return the schedule with a group replaced, if that is faster and all is planned."""
+        """Return `now` with group `old` replaced by `new` if all have plans and that is faster."""
         parts = list(new)
         kept = [each for each in now.groups if each is not old]
         made = self._made([*kept, *(part for part in parts if part is not None)])
@@ -216,7 +224,7 @@ class TimeSearch:
             now = self._changed(now, _with(points=(), max_threads=threads))
         for steps in SEARCH.most_steps:
             now = self._changed(now, _reduced(steps))
-            # Fewer sums may pay only with more steps, more steps only with fewer sums.
+            # Try both together: fewer sums may pay only with more steps, and vice versa.
             for points in SEARCH.reduced_points:
                 now = self._changed(now, _reduced(steps, points))
         if self.first.mode == "nested":
@@ -226,7 +234,7 @@ class TimeSearch:
         return now
 
     def _changed(self, now: TimedSchedule, change: Change) -> TimedSchedule:
-        """Return the schedule with every large group under other options where that is faster."""
+        """Return the schedule with `change` applied to every large group that it makes faster."""
         large, wanted, stages = [], [], 0
         for each in self._large(now):
             options = change(each)
@@ -250,7 +258,7 @@ class TimeSearch:
     # --- times --------------------------------------------------------------------------------
 
     def _large(self, now: TimedSchedule) -> list[TimedGroup]:
-        """Return the groups that take a share of the time that matters, the largest first."""
+        """Return the groups with at least `LEAST_SHARE` of the time, the slowest first."""
         large = [each for each in now.groups if now.share(each) >= LEAST_SHARE]
         return sorted(large, key=lambda each: -each.seconds)
 
@@ -270,7 +278,7 @@ class TimeSearch:
 
 
 def _in_registers(other: TimedGroup, each: TimedGroup) -> bool:
-    """Return whether `other` is expected to keep its values in registers, as far as `each` does."""
+    """Return whether `other` is not expected to spill registers, or no more than `each`."""
     return other.registers <= max(each.registers, SEARCH.most_estimated_registers)
 
 
@@ -279,7 +287,7 @@ def _fastest(timed: Iterable[TimedGroup | None]) -> TimedGroup | None:
 
 
 def _difference(other: TimedGroup, each: TimedGroup) -> str:
-    """Return how a plan of a group differs from another, in words."""
+    """Return in words how the plan of `other` differs from that of `each`."""
     theirs, ours = points_of(other.plan), points_of(each.plan)
     if theirs != ours:
         return f"{_by(theirs)} points per thread, not {_by(ours)}"
@@ -298,12 +306,12 @@ def _by(extents: Iterable[int]) -> str:
 
 
 def _with(**changes: Any) -> Change:
-    """Return the change of a group's options to others in some fields."""
+    """Return a change that replaces fields of a group's options."""
     return lambda each: replace(each.options, **changes)
 
 
 def points_of(plan: GroupPlan) -> Points:
-    """Return the points that a thread computes along x and y in the last parallel kernel."""
+    """Return the points per thread along x and y in the last parallel kernel."""
     parallel = [kernel for kernel in plan.kernels if kernel.kind == "parallel"]
     if not parallel:
         return ()
@@ -312,7 +320,10 @@ def points_of(plan: GroupPlan) -> Points:
 
 
 def _neighbour(each: TimedGroup, at: int) -> Options | None:
-    """Return options with twice, or half, the points along x or y; None beyond the limits."""
+    """Return options with the points per thread doubled or halved; None beyond the limits.
+
+    `at` counts the four neighbours: x doubled, x halved, y doubled, y halved.
+    """
     points = [*points_of(each.plan)]
     dimension, half = divmod(at, 2)
     if dimension >= len(points) or (half and points[dimension] == 1):
@@ -325,9 +336,10 @@ def _neighbour(each: TimedGroup, at: int) -> Options | None:
 
 
 def _reduced(steps: int, points: Points | None = None) -> Change:
-    """Return the change to more iterations of a reduction together, where there is one.
+    """Return a change that unrolls `steps` iterations of a group's reductions together.
 
-    Points per thread are as they were, or `points`.
+    It also sets the points per thread if `points` is given. It does not apply to groups without a
+    reduction.
     """
 
     def change(each: TimedGroup) -> Options | None:
@@ -342,7 +354,7 @@ def _reduced(steps: int, points: Points | None = None) -> Change:
 
 
 def _other_tile(each: TimedGroup) -> Options:
-    """Return the options of a group with tiles unlike the present ones."""
+    """Return a group's options with its present tiles excluded."""
     tiles = [
         (kernel.kernel.output, kernel.kernel.stage.index, kernel.tile)
         for kernel in each.plan.kernels
