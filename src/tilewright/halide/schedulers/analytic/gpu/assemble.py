@@ -1,4 +1,4 @@
-"""Converts planned groups to a schedule, with a report on every kernel."""
+"""Convert planned groups to a schedule, with a report on every kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.halide.schedulers.analytic.gpu.staging import staged_operands, s
 def assemble(
     analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
 ) -> PlannedSchedule:
-    """Return the schedule that is made of the groups' plans, and a report on every kernel."""
+    """Return the schedule of the groups' plans, with a report on every kernel."""
     reports = [
         _report(stage, options.any_size)
         for plan in plans
@@ -40,7 +40,7 @@ def assemble(
 def schedule_of(
     analysis: Analysis, model: CostModel, plans: Sequence[GroupPlan], options: Options
 ) -> Schedule:
-    """Return the schedule that is made of the groups' plans; Funcs in none of them are at root."""
+    """Return the schedule of the groups' plans; other Funcs that are not inlined are at root."""
     view = analysis.view
     algorithm = view.algorithm
     entries: list[FuncSchedule] = []
@@ -70,7 +70,7 @@ def schedule_of(
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
-    """Return the size of each member's region: a block's, or a thread's where it is nested."""
+    """Return the extents of each member's region in a thread if it is nested, else in a block."""
     kernel = plan.kernel
     if not kernel.members:
         return {}
@@ -89,7 +89,10 @@ def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
 def _specialized(
     entry: FuncSchedule, kernels: Sequence[KernelPlan], analysis: Analysis
 ) -> FuncSchedule:
-    """Return every kernel compiled for the values that it or its members are worth knowing by."""
+    """Return the output's schedule, with each kernel specialised for parameter values.
+
+    The values are those that simplify a stage of the kernel or of its members.
+    """
     stages = []
     for plan, stage in zip(kernels, entry.stages, strict=True):
         computed = [plan.kernel.stage]

@@ -1,4 +1,4 @@
-"""The constants of a GPU: the defaults, or as they were fitted to measurements of it."""
+"""The constants of a GPU: the defaults, or values fitted to measurements of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.machines import GpuCalibration
 
 
 def fitted_constants(calibration: GpuCalibration | None) -> GpuConstants:
-    """Return the constants of a calibration, those that it does not have at their defaults."""
+    """Return the constants of a calibration, with defaults for those that it does not have."""
     if calibration is None:
         return GpuConstants()
     known = {field.name for field in dataclasses.fields(GpuConstants)}
@@ -21,7 +21,7 @@ def fitted_constants(calibration: GpuCalibration | None) -> GpuConstants:
 
 
 def description(calibration: GpuCalibration | None) -> str:
-    """Return where the numbers of the time model are from, in a few words."""
+    """Return a short text on the origin of the time model's constants."""
     if calibration is None:
         return (
             "fitted to simulations of a V100 (fit to measurements: tilewright machine "

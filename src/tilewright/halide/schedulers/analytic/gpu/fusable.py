@@ -1,7 +1,8 @@
-"""Which Funcs may be computed inside the blocks of another.
+"""Decide which Funcs may be computed inside the blocks of another.
 
-Rejected are impossible members, and Funcs for which Halide may not be able to infer the region per
-block: the threads and shared memory of a block must be known before anything is compiled.
+Funcs are rejected as members if they cannot be computed there, or if we cannot predict the region
+that Halide will allocate per block. The threads and shared memory of a block must be known before
+the pipeline is compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _TRANSPARENT = ("likely", "promise_clamped", "unsafe_promise_clamped", "abs", "s
 
 
 def why_not_member(analysis: Analysis, name: str) -> str:
-    """Return why a Func cannot be a member of a group at all; empty if it can."""
+    """Return why a Func cannot be a member of any group; empty if it can."""
     for stage in analysis.view.stages(name):
         if nothing_to_do(stage):
             continue
@@ -27,7 +28,7 @@ def why_not_member(analysis: Analysis, name: str) -> str:
 
 
 def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
-    """Return why `member` cannot be computed in blocks that compute `reader`."""
+    """Return why `member` cannot be computed in the blocks of its `reader`; empty if it can."""
     for stage in analysis.view.stages(reader):
         for call in stage.calls:
             if call.name == member and call.kind == "func":
@@ -38,7 +39,7 @@ def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
 
 
 def _predictable(index: Expr) -> bool:
-    """Return whether an index moves with the loops in a way that is the same for every tile."""
+    """Return whether an index covers a range of the same size in every tile, as far as known."""
     seen: set[int] = set()
     stack = [index]
     while stack:
@@ -48,7 +49,7 @@ def _predictable(index: Expr) -> bool:
         seen.add(id(node))
         if isinstance(node, Call):
             if node.kind in ("func", "image"):
-                continue  # bounded by the values it can hold, wherever it is read
+                continue  # Loaded data are bounded by their type, independent of the tile.
             if node.kind == "intrinsic" and not node.name.startswith(_TRANSPARENT):
                 return False
         elif node.name == "mod":

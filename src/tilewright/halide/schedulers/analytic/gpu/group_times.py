@@ -1,13 +1,13 @@
-"""The predicted time of groups while schedules are searched for: each plan's work is counted once.
+"""Predict the time of groups during a search, counting the work of each plan only once.
 
-The kernels of a group are the same whatever the other groups are, except for what the second cache
-keeps from one kernel to the next. So the work of every plan is counted in a nest of nothing but its
-own loops, and the time of a schedule follows from the work of all its groups.
+The work of a group does not depend on the other groups, apart from the data that L2 keeps between
+kernels. So the work of each plan is counted in a nest that contains only its own loops, and the
+time of a schedule follows from the work of its groups.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `parts` | the kernels of a group, and its stages on the host | |
-| `spent` | stages whose work has been counted, which is the effort of a search | count |
+| `parts` | kernels of a group, and its stages on the host | |
+| `spent` | effort of the search so far: stages whose work was counted | count |
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ Part = KernelWork | HostWork
 
 @dataclass(frozen=True, eq=False)
 class TimedGroup:
-    """A group under one plan, its work, and its seconds as if there were no other groups.
+    """A planned group with its work and predicted time.
 
-    `registers` are those that a thread needs not to spill, in the kernel that needs most.
+    Attributes:
+        group: The group.
+        options: The options of the plan.
+        plan: The plan.
+        parts: The work of its kernels and host stages.
+        seconds: Predicted time, as if there were no other groups.
+        registers: Registers per thread needed to avoid spilling, the maximum over its kernels.
     """
 
     group: Group
@@ -48,12 +54,12 @@ class TimedGroup:
 
 
 def can_predict(machine: GpuMachine) -> bool:
-    """Return whether the rates of a GPU are known that a prediction needs."""
+    """Return whether the GPU's clock and memory bandwidth, which predictions need, are known."""
     return machine.clock_hz is not None and machine.memory_bandwidth is not None
 
 
 class GroupTimes:
-    """Plans groups and predicts their times, each plan once; the GPU's rates must be known."""
+    """Plans groups and predicts their times, with a cache; the GPU's rates must be known."""
 
     def __init__(self, search: GroupingSearch) -> None:
         self.search = search
@@ -63,9 +69,13 @@ class GroupTimes:
         self._analyses: dict[frozenset[str], tuple[Analysis, Boxes | None]] = {}
 
     def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
-        """Return the plan and time of each group; None if its options allow none.
+        """Return the planned group per pair; None if no plan exists under its options.
 
-        No Func may be in two of the groups. Raises one of `UNKNOWN` if sizes cannot be known.
+        Args:
+            wanted: Groups with their options. No Func may be in two of the groups.
+
+        Raises:
+            UNKNOWN: Sizes that the prediction needs are unknown (one of these exceptions).
         """
         pairs = [(group, options, self._plan(group, options)) for group, options in wanted]
         self._count([each for each in pairs if each[2].kernels])
@@ -76,7 +86,7 @@ class GroupTimes:
         return found
 
     def times(self, groups: Iterable[TimedGroup]) -> tuple[PartTime, ...]:
-        """Return the time of every kernel of a schedule of these groups, in the order they run."""
+        """Return the time of every part of a schedule with these groups, in execution order."""
         return self._times([part for group in groups for part in group.parts])
 
     def _times(self, parts: Sequence[Part]) -> tuple[PartTime, ...]:
@@ -97,14 +107,14 @@ class GroupTimes:
         return known
 
     def _count(self, pairs: Sequence[tuple[Group, Options, GroupPlan]]) -> None:
-        """Count the work of plans that are not known yet."""
+        """Count the work of the plans that are not cached."""
         new = {_key(plan): (group, options, plan) for group, options, plan in pairs}
         new = {key: each for key, each in new.items() if key not in self._known}
         if not new:
             return
         analysis, model = self.search.analysis, self.search.model
         plans = [plan for _, _, plan in new.values()]
-        # What options say beyond the plans is the same for all groups.
+        # The options that affect code generation beyond the plans are the same for all groups.
         options = next(options for _, options, _ in new.values())
         schedule = schedule_of(analysis, model, plans, options)
         order = self.search.algorithm.order
@@ -130,7 +140,7 @@ class GroupTimes:
 
 
 def _key(plan: GroupPlan) -> Hashable:
-    """Return a key that is equal for plans with the same loops."""
+    """Return a cache key that is equal for plans with the same loops."""
     return tuple(
         (
             kernel.kernel.output,

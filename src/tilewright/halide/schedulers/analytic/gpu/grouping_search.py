@@ -1,6 +1,6 @@
-"""The search of the GPU scheduler with a set of Funcs inlined: groups, tilings, and their plans.
+"""Search for groups and tilings of a pipeline on a GPU, for a given set of inlined Funcs.
 
-Groups are merged greedily with power-of-two tiles and tiled finally in steps of two
+Groups are merged greedily with power-of-two tiles. The final groups are tiled in steps of two
 (Sioutas 2020, Section 4).
 """
 
@@ -44,7 +44,7 @@ from tilewright.machines import GpuMachine
 
 
 class GroupingSearch:
-    """Searches groupings and tilings of one pipeline with a set of Funcs inlined."""
+    """Searches groupings and tilings of one pipeline, for a given set of inlined Funcs."""
 
     def __init__(
         self,
@@ -76,19 +76,19 @@ class GroupingSearch:
         return assemble(self.analysis, self.model, self.plans(options), options)
 
     def plan_groups(self, groups: tuple[Group, ...], options: Options) -> PlannedSchedule:
-        """Return the best schedule with these groups under the given options."""
+        """Return the best schedule with the given groups under the given options."""
         self._groupings[options.mode != "none", options.max_threads] = groups
         return self.plan(options)
 
     def plans(self, options: Options) -> list[GroupPlan]:
-        """Return the kernels of the best schedule, group by group."""
+        """Return the plan of each group of the best schedule."""
         groups = self.groups(options)
         if not options.unlike:
             return [self.final_plan(group, options) for group in groups]
         return [self._unlike_plan(group, options) for group in groups]
 
     def _unlike_plan(self, group: Group, options: Options) -> GroupPlan:
-        """Return a group's final plan, known from before where only others' tiles are to differ."""
+        """Return a group's final plan, cached per list of its own tiles in `options.unlike`."""
         mine = tuple(place for place in options.unlike if place[0] == group.output)
         key = (group, replace(options, unlike=mine))
         if key not in self._final:
@@ -98,7 +98,7 @@ class GroupingSearch:
     # --- grouping ------------------------------------------------------------------------
 
     def groups(self, options: Options) -> tuple[Group, ...]:
-        """Return the groups that greedy merging by the cost ends with."""
+        """Return the groups that result from greedy merging by cost."""
         fuse = options.mode != "none"
         key = (fuse, options.max_threads)
         known = self._groupings.get(key)
@@ -126,10 +126,14 @@ class GroupingSearch:
     def group_plan(
         self, group: Group, step: Step, options: Options, *, merging: bool = False
     ) -> GroupPlan:
-        """Return the best tiling of each stage of a group with its members at the block's level.
+        """Return a plan with the best tiling per stage, and all members at block level.
 
-        When `merging`, a group is rejected if it has to waive more of the model's rules than its
-        members alone.
+        Args:
+            group: The group.
+            step: The tile sizes to try: powers of two, or all multiples of two.
+            options: The options.
+            merging: Whether to reject the group if it must waive more of the model's rules than its
+                Funcs in separate groups.
         """
         func = self.view.by_name[group.output]
         if func.fixed or func.scheduled or group.output not in self.analysis.regions:
@@ -155,7 +159,7 @@ class GroupingSearch:
         return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
 
     def _unfusable(self, group: Group) -> str:
-        """Return why the members of a group cannot be computed in the blocks of its output."""
+        """Return why members cannot be computed in the blocks of the output; empty if they can."""
         stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
         if self.machine.api == "opencl" and stages > SEARCH.most_opencl_stages:
             return f"{stages} stages of other Funcs in one kernel"
@@ -179,7 +183,7 @@ class GroupingSearch:
         return ""
 
     def why_host(self, name: str, stage: int) -> str | None:
-        """Return why a stage cannot run on the GPU."""
+        """Return why a stage cannot run on the GPU; None if it can."""
         key = (name, stage)
         if key not in self._why_host:
             definition = self.view.stages(name)[stage]
@@ -198,7 +202,7 @@ class GroupingSearch:
         return len(loops) <= 1 and "" not in loops
 
     def _relaxed_alone(self, group: Group, step: Step, options: Options) -> int:
-        """Return the rules that the members of a group waive as separate groups."""
+        """Return the most rules that a Func of the group waives in a separate group."""
         worst = 0
         for name in group.members:
             key = (name, options.max_threads)
@@ -239,7 +243,7 @@ class GroupingSearch:
         return self._best(kernel, tiles, None, {}, final, options)
 
     def _leaves_idle(self, kernel: FusedKernel) -> bool:
-        """Return whether a reduction's own parallel loops are too few for the GPU to be busy."""
+        """Return whether a reduction's parallel loops are too short to keep the GPU busy."""
         threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
         room = self.machine.sms * self.machine.max_threads_per_sm
         return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
@@ -300,7 +304,7 @@ class GroupingSearch:
             legal = fewer if fewer.any() else legal
         if final and options.unlike:
             func, stage = kernel.output, kernel.stage.index
-            # A reduction whose loops are parallel, with atomic additions, has more loops to tile.
+            # An atomic kernel also tiles its reduction loops, so its tiles have another length.
             rank = len(kernel.loops)
             seen = [
                 tile
@@ -320,14 +324,18 @@ class GroupingSearch:
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
 
-    # Decisions that a search for random schedules overrides (`benchmarks/support/gpu_sample.py`).
+    # Decisions that the sampler of random schedules overrides (`benchmarks/support/gpu_sample.py`).
 
     def total(self, costs: Costs, final: bool) -> Array:
         """Return the cost of every tiling, scaled up if some SMs have no block."""
         return costs.total(final) * (self.machine.sms / costs.active_sms)
 
     def pick(self, costs: Costs, legal: object, final: bool) -> tuple[int, int]:
-        """Relax rules one by one until a tiling passes; return their number and the cheapest."""
+        """Relax the model's rules one by one until a tiling passes.
+
+        Returns:
+            The number of rules relaxed, and the index of the cheapest tiling that passes.
+        """
         total = self.total(costs, final)
         wanted = [costs.all_sms, costs.occupied]
         if final:
@@ -342,15 +350,15 @@ class GroupingSearch:
         raise AssertionError("a legal tiling passes when everything is waived")
 
     def nest(self, kernel: FusedKernel, found: Mapping[str, str]) -> dict[str, str]:
-        """Return the members to nest, of those that can be nested."""
+        """Return the members to nest, among those that can be nested (`found`)."""
         return dict(found)
 
     def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
-        """Return whether a kernel with nested members is better than without."""
+        """Return whether the kernel with nested members is better than the one without."""
         return (tighter.relaxed, tighter.cost) < (loose.relaxed, loose.cost)
 
     def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
-        """Return whether the largest of all blocks fits, not only the one in the middle."""
+        """Return whether the largest block fits, not only the one in the middle of the domain."""
         launch = predicted_launch(plan, options.any_size)
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
         return (
@@ -384,7 +392,7 @@ class GroupingSearch:
     # --- the final pass ------------------------------------------------------------------
 
     def final_plan(self, group: Group, options: Options) -> GroupPlan:
-        """Plan with tiles in steps of two, and members inside threads where that is cheaper."""
+        """Return a plan with tiles in steps of two, and members in threads if that is cheaper."""
         plan = self.group_plan(group, "two", options)
         if not plan.kernels:
             plan = self.group_plan(group, "powers", options)
@@ -417,7 +425,7 @@ class GroupingSearch:
         return GroupPlan(kernels, sum(p.cost for p in kernels))
 
     def _can_nest(self, kernel: FusedKernel, several: bool) -> dict[str, str]:
-        """Return the members that may be nested where a thread computes one point, or several."""
+        """Return the members that may be nested if a thread computes one or `several` points."""
         key = ((*kernel.members, kernel.output), kernel.stage.index, several)
         known = self._granularity.get(key)
         if known is None:
@@ -431,7 +439,11 @@ class GroupingSearch:
     def _register_tiles(
         self, kernel: FusedKernel, points: Iterable[Sequence[int]]
     ) -> tuple[Tiles, Tiles]:
-        """Return tiles of power-of-two threads times each of these points per thread."""
+        """Return tiles and points per thread, each of shape (N, parallel loops).
+
+        Tiles combine powers of two of threads with each of `points`, which are points per thread
+        along x, y and z.
+        """
         threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
         rows = []
         shares = []
@@ -450,7 +462,7 @@ class GroupingSearch:
 def _bounded(
     kernel: FusedKernel, nested: Mapping[str, str], tiles: Tiles, registers: Tiles | None
 ) -> tuple[Tiles, Tiles | None]:
-    """Return the tiles for which Halide bounds what members in threads keep in registers."""
+    """Return the tiles for which Halide can bound the registers of nested members."""
     kept = np.full(len(tiles), True)
     for i in grows_inside_threads(kernel, nested):
         kept &= tiles[:, i] == 1.0
@@ -461,7 +473,7 @@ def _bounded(
     return tiles[kept], registers[kept]
 
 
-# What a thread computes of a reduction's tile, along x and y.
+# Points per thread of a reduction to try, along x and y.
 _REGISTER_TILES = [
     (x, y)
     for x, y in itertools.product(SEARCH.register_tiles, repeat=2)

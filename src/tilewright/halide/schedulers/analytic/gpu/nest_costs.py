@@ -1,8 +1,7 @@
-"""The predicted time of any schedule on a GPU: that of every kernel of the loop nest.
+"""Predict the time of an arbitrary schedule on a GPU, part by part.
 
-A part is a kernel, or a stage that stays on the host. The work of the parts comes from the loop
-nest (`nest_work`), the bytes that the second cache does not keep between them from `traffic`, and
-the time from both (`kernel_time`).
+A part is a kernel or a stage that stays on the host. `nest_work` counts the work of the parts,
+`traffic` the bytes that each moves through DRAM, and `kernel_time` computes the time from both.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ from tilewright.machines import GpuMachine
 def part_times(
     nest: ScheduledNest, resident: Residency, c: GpuConstants
 ) -> tuple[PartTime, ...] | None:
-    """Return the predicted time of every kernel, and of every stage that stays on the host.
+    """Return the predicted time of every part; None if the GPU's rates are unknown.
 
-    None if the GPU's rates are not known. Extern stages, and Funcs with loops of the user's own,
-    are left out.
+    Extern stages and Funcs that the user scheduled are omitted.
     """
     machine = resident.machine
     if machine.clock_hz is None or machine.memory_bandwidth is None:
@@ -43,7 +41,10 @@ def part_times(
 def times_of(
     parts: Sequence[KernelWork | HostWork], machine: GpuMachine, c: GpuConstants
 ) -> tuple[PartTime, ...]:
-    """Return the predicted time of every part, in order; the GPU's rates must be known."""
+    """Return the predicted time of every part, in execution order.
+
+    The GPU's clock and memory bandwidth must be known.
+    """
     assert machine.clock_hz is not None
     moved = memory_traffic(parts, machine.l2_bytes)
     return tuple(
@@ -57,7 +58,7 @@ def times_of(
 def kernels_of(
     nest: ScheduledNest, machine: GpuMachine, c: GpuConstants
 ) -> tuple[list[KernelWork], list[KernelCounts]]:
-    """Return the kernels of a nest, and what the time of each is made of."""
+    """Return the kernels of a nest, and the counts from which the time of each is computed."""
     parts = nest_work(nest, machine.warp_size)
     moved = memory_traffic(parts, machine.l2_bytes)
     pairs = [
@@ -82,7 +83,7 @@ def _kernel(
 
 
 def _host(work: HostWork, c: GpuConstants) -> PartTime:
-    """Return the time of a stage of the host, which waits for the device as a kernel does."""
+    """Return the time of a host stage, including a synchronisation as long as a launch."""
     host = work.runs * host_seconds(work.points, work.arithmetic, work.loads, c)
     launch = work.runs * c.launch_seconds
     return PartTime(work.func, work.stage, launch + host, {"host": host, "launch": launch})

@@ -1,12 +1,13 @@
-"""Where a group is worth cutting in two: at members that its blocks compute again and again.
+"""Find the members at which cutting a group in two saves the most recomputation.
 
-Blocks that overlap compute the members at their borders several times. A member that becomes a
-kernel of its own is computed once, with all that only it needs, but is stored and loaded again.
+Overlapping blocks compute the members at their borders several times. If a member becomes the
+output of a separate group, it and the Funcs that only it needs are computed once there. In return,
+its values must be stored to memory and loaded again.
 
 | symbol | meaning | unit |
 |---|---|---|
-| `again` | what all blocks compute of a member beyond its region | operations |
-| `moved` | what storing and loading a member takes | operations |
+| `again` | recomputation: work of all blocks on a member beyond its required region | operations |
+| `moved` | cost of storing and loading a member | operations |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 
 
 def cuts(model: CostModel, plan: GroupPlan, group: Group) -> list[tuple[Group, ...]]:
-    """Return the ways to cut a group at one member, in order of the operations they save."""
+    """Return the ways to cut a group at one member, those that save most operations first."""
     reading = [kernel for kernel in plan.kernels if kernel.kernel.members]
     if not reading:
         return []
@@ -41,9 +42,9 @@ def cuts(model: CostModel, plan: GroupPlan, group: Group) -> list[tuple[Group, .
 
 
 def cut_at(view: View, group: Group, name: str) -> tuple[Group, ...]:
-    """Return a group as two: the Funcs that only the member `name` needs, and the others.
+    """Return a group cut in two: the Funcs that only the member `name` needs, and the others.
 
-    A Func that both need gets a group of its own.
+    A Func that both parts need gets a separate group.
     """
     members = set(group.members)
     owner = {group.output: group.output}
@@ -59,7 +60,7 @@ def cut_at(view: View, group: Group, name: str) -> tuple[Group, ...]:
 
 
 def _again(model: CostModel, plan: KernelPlan) -> dict[str, float]:
-    """Return the operations of each member that are done more than once."""
+    """Return the operations per member that are repeated (`again`)."""
     tiles = np.array([plan.tile], dtype=np.float64)
     registers = np.array([plan.registers], dtype=np.float64)
     tally = model.tally(plan.kernel, tiles, registers, plan.nested)

@@ -1,4 +1,4 @@
-"""What a fit needs of a recorded schedule: the counts of its kernels, paired with their cycles."""
+"""Convert a recorded schedule to an observation for `fitting`: kernel counts with their cycles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.halide.schedulers.analytic.gpu.nest_costs import kernels_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
 from tilewright.machines import GpuMachine
 
-# The distance of a recorded kernel of another name: more than grids and blocks differ.
+# The distance to a recorded kernel with another name; larger than any difference in size.
 _OTHER = 1e3
 
 
@@ -28,8 +28,14 @@ def observation(
 ) -> Observation:
     """Return a measured schedule with the counts of its kernels.
 
-    `seconds` are those of the whole run. `kernels` are the recorded launches, if they are known:
-    each with its name in PTX (``kernel``), ``blocks``, ``threads`` and ``cycles``.
+    Args:
+        program: The program that the schedule belongs to.
+        nest: The scheduled nest.
+        machine: The GPU.
+        c: The model's constants.
+        seconds: Measured time of the whole run.
+        kernels: The recorded launches, if known: each with its name in PTX (``kernel``),
+            ``blocks``, ``threads`` and ``cycles``.
     """
     work, counts = kernels_of(nest, machine, c)
     found = matched(work, kernels)
@@ -41,7 +47,10 @@ def observation(
 def matched(
     work: Sequence[KernelWork], kernels: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any] | None]:
-    """Return the recorded launch of each kernel, by name, stage and launch; None if unknown."""
+    """Return the recorded launch of each kernel; None for kernels without one.
+
+    Name and stage must match. Among several matches, the closest in blocks and threads is taken.
+    """
     left = list(kernels)
     found: list[Mapping[str, Any] | None] = []
     for part in work:
