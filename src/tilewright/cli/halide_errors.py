@@ -1,4 +1,4 @@
-"""Rewords errors of `tilewright.halide` in terms of command-line flags."""
+"""Reword errors of `tilewright.halide` to name command-line flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from tilewright.errors import TilewrightError
 
 @contextmanager
 def with_flags() -> Iterator[None]:
-    """Turn errors that name a Python argument into errors that name the flag."""
+    """Replace errors that name a Python argument by errors that name the flag.
+
+    Raises:
+        TilewrightError: The pipeline has no estimates, or is scheduled already.
+    """
     from tilewright.halide import MissingEstimatesError, ScheduledError
 
     try:

@@ -218,7 +218,11 @@ def _with(group: G, given: Mapping[str, Any]) -> G:
 
 
 def _short_forms(given: dict[str, Any]) -> Existing | None:
-    """Remove the short forms of `existing` from `given`; return the value that they mean."""
+    """Remove the short forms of `existing` from `given` and return the equivalent value.
+
+    Raises:
+        TilewrightError: Two short forms contradict each other.
+    """
     keep, discard, improve = (
         given.pop(name, False) for name in ("keep_schedule", "discard_schedule", "improve")
     )

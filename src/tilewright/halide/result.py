@@ -211,7 +211,7 @@ class Result:
         """Return the interval of the speedup, paired by round; None if either is not measured."""
         if self.speedup is None or self.naive is None or self.measurement is None:
             return None
-        # A slow naive schedule only takes part in the first rounds.
+        # A slow naive schedule is measured only in the first rounds.
         rounds = min(len(self.naive.times), len(self.measurement.times))
         ratio = ratio_interval(self.naive.times[:rounds], self.measurement.times[:rounds])
         return ratio.low, ratio.high

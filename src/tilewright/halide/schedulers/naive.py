@@ -54,7 +54,7 @@ def naive_schedule(
         if func.memoized or func.scheduled:
             continue
         if func.extern is not None:
-            # Explicitly at root: Halide crashes on kernels that read unscheduled extern Funcs.
+            # Schedule it explicitly: Halide crashes on kernels that read unscheduled extern Funcs.
             funcs.append(FuncSchedule(i, ROOT, ROOT))
             continue
         if (func.name in large or _is_alias(func)) and may_inline(algorithm, func):

@@ -211,7 +211,7 @@ def _unroll_reduction(stage: Stage, nest: StageSchedule, copies: int) -> StageSc
     return None
 
 
-# --- nests made from nothing ------------------------------------------------------------------
+# --- nests that do not depend on the given schedule -------------------------------------------
 
 
 def _plain(pipeline: _Pipeline, func: Func) -> Iterator[Stages]:

@@ -1,4 +1,4 @@
-"""A loop nest with where each Func lives in memory."""
+"""Draw a loop nest, with the memory in which each Func is stored."""
 
 from __future__ import annotations
 
