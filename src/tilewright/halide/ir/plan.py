@@ -10,7 +10,7 @@ from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """One group of Funcs that share a kernel or a parallel loop nest, as its scheduler sees it.
+    """One group of Funcs that share a kernel or a parallel loop nest.
 
     `funcs` are the Funcs of the group in realisation order, without inlined ones. `stage` is the
     stage of `output` whose loops are tiled. `tile` has the size of each tiled loop, innermost

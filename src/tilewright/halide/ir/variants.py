@@ -235,7 +235,10 @@ def _rename(names: dict[str, str], one: Level, other: Level) -> bool:
 
 
 def _renamed(nest: StageSchedule, names: Mapping[str, str]) -> StageSchedule:
-    """Return the nest with loops renamed; a loop whose name is taken over gets the freed name."""
+    """Return the nest with loops renamed.
+
+    If a new name is already in use, the loop with that name gets the old name in exchange.
+    """
     if all(old == new for old, new in names.items()):
         return nest
     before = {new: old for old, new in names.items()}

@@ -39,7 +39,7 @@ def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
 
 
 def _predictable(index: Expr) -> bool:
-    """Return whether an index covers a range of the same size in every tile, as far as known."""
+    """Return whether an index moves with the loops in the same way in every tile."""
     seen: set[int] = set()
     stack = [index]
     while stack:
@@ -49,7 +49,7 @@ def _predictable(index: Expr) -> bool:
         seen.add(id(node))
         if isinstance(node, Call):
             if node.kind in ("func", "image"):
-                continue  # Loaded data are bounded by their type, independent of the tile.
+                continue  # Loaded values have bounds that do not depend on the tile.
             if node.kind == "intrinsic" and not node.name.startswith(_TRANSPARENT):
                 return False
         elif node.name == "mod":

@@ -88,7 +88,7 @@ class GroupingSearch:
         return [self._unlike_plan(group, options) for group in groups]
 
     def _unlike_plan(self, group: Group, options: Options) -> GroupPlan:
-        """Return a group's final plan, cached per list of its own tiles in `options.unlike`."""
+        """Return a group's final plan; entries of `options.unlike` for other groups are ignored."""
         mine = tuple(place for place in options.unlike if place[0] == group.output)
         key = (group, replace(options, unlike=mine))
         if key not in self._final:

@@ -1,8 +1,8 @@
 """Convert a planned kernel to loop nests (Sioutas 2020, Section 4.3).
 
 The innermost loops are those without threads (small ones are unrolled), then come the thread loops,
-then the block loops. Splits guard their tails, so that the schedule is correct at every size. The
-exception are kernels with members, whose tiles shift inwards. Halide then knows the size of a
+then the block loops. Splits guard their tails, so that the schedule is correct at every size.
+Kernels with members are the exception: their tiles shift inwards. Halide then knows the size of a
 block's shared memory, which it would otherwise compute on the host, block by block, before every
 launch.
 
@@ -170,9 +170,9 @@ def _fused(
 ) -> list[str]:
     """Return the block loops, innermost first, after fusing those that exceed the grid.
 
-    `whole` names the definition's own loops if members are kept in registers. If two of them were
-    fused without a split, Halide 21 would not find a constant size for the registers. So one is
-    split by 1 first.
+    `whole` names the loops of the definition if members are kept in registers. If two of these
+    were fused without a split, Halide 21 would not find a constant size for the registers. So one
+    of them is split by 1 first.
     """
     result = []
     for places in grid_dimensions(counts):

@@ -47,7 +47,7 @@ class KernelWork:
     """The launches and the work of a kernel.
 
     Attributes:
-        func, stage: The Func, and the position of its stage, whose loops are launched.
+        func, stage: The Func and the position of the stage whose loops are launched.
         runs: Number of launches.
         blocks: Number of blocks per launch.
         block: Threads per block in x, y and z.

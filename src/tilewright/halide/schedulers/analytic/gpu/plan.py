@@ -54,7 +54,8 @@ class KernelPlan:
 
     Attributes:
         kernel: The stage and its members.
-        kind: Where the stage runs.
+        kind: How the stage runs: as a parallel kernel, in a single thread, on the host or not at
+            all.
         tile: Tile size of each parallel loop, in iterations.
         registers: Iterations of each tile per thread, by parallel loop.
         nested: For each member computed inside threads, the Func whose threads compute it.

@@ -227,7 +227,7 @@ def activity(
     block: Threads,
     warp: int,
 ) -> tuple[Activity, float]:
-    """Return the threads that run a stage, and the fraction of live iterations inside a thread."""
+    """Return the threads that run a stage, and the fraction of live iterations in other loops."""
     spread = [loop for loop in sizes if loop.mapping == "gpu_thread"][::-1][
         : SEARCH.thread_dimensions
     ]

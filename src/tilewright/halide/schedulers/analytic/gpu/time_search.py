@@ -130,7 +130,7 @@ class TimeSearch:
         return f"the {count} {'group' if count == 1 else 'groups'} of least cost (Sioutas 2020)"
 
     def planned(self, made: TimedSchedule) -> PlannedSchedule:
-        """Return the planned schedule, in whose reports costs are predicted seconds."""
+        """Return the schedule with a report on every kernel; costs are predicted seconds."""
         plans = [each.plan for each in made.groups]
         planned = assemble(self.search.analysis, self.search.model, plans, self.first)
         seconds = {

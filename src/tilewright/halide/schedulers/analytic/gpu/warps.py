@@ -27,8 +27,8 @@ Threads = tuple[int, int, int]
 Array = npt.NDArray[np.float64]
 
 SECTOR_BYTES = 32.0  # the unit of traffic between caches (CUDA C++ Best Practices Guide)
-LINE_BYTES = 128.0  # of the first cache (CUDA C++ Best Practices Guide)
-BANKS, BANK_BYTES = 32, 4.0  # of shared memory (CUDA C++ Programming Guide)
+LINE_BYTES = 128.0  # size of an L1 cache line (CUDA C++ Best Practices Guide)
+BANKS, BANK_BYTES = 32, 4.0  # shared memory: banks and their width (CUDA C++ Programming Guide)
 SAMPLED_WARPS = 8  # most warps of a block whose addresses are evaluated (chosen)
 
 
