@@ -86,10 +86,7 @@ def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
 def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
     """Return the nest of the output's stage in a kernel.
 
-    Args:
-        plan: The planned kernel.
-        unroll: Whether to unroll small loops inside threads.
-        any_size: Whether the output may be smaller than a tile.
+    `unroll` and `any_size` are those of `Options`.
     """
     kernel = plan.kernel
     untiled = _untiled(plan)
@@ -197,16 +194,10 @@ def member_nest(
 ) -> StageSchedule:
     """Return the nest of one stage of a member.
 
-    A thread computes as many points of a member as of the output. If Halide cannot infer that the
+    `extents` are those of its region: in a thread if it is nested, else the largest in any block. A
+    thread computes as many points of a member as of the output. If Halide cannot infer that the
     region has the same size in all blocks, thread loops are split by that size. Without the split,
     Halide would launch as many threads as its looser bounds allow.
-
-    Args:
-        plan: The planned kernel.
-        name: The member.
-        stage: Its stage.
-        extents: Extents of its region: of a thread if it is nested, else the largest of any block.
-        unroll: Whether to unroll small loops inside threads.
     """
     kernel = plan.kernel
     inside = name in plan.nested
