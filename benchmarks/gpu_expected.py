@@ -1,10 +1,10 @@
 """The cycles that one-shot CUDA schedules are expected to take in the simulator.
 
-For every program and size of ``benchmarks/data/gpu_sim``, the schedule that is handed out today for
-the simulated machine (a fortieth of a V100), and its predicted cycles, so that a later simulation
-can be held against them. The simulator has no launch latency: `cycles` are without, `with_launches`
-with `gpu_time_model.LAUNCH_CYCLES` per kernel. Next to them, the cycles that recorded schedules
-took without launches: written by hand, and by Anderson2021 and Li2018.
+For every program and size of ``benchmarks/data/gpu_sim``, the present one-shot schedule for the
+simulated machine (a fortieth of a V100), and its predicted cycles, to be compared with a later
+simulation. The simulator has no launch latency: `cycles` excludes launches, `with_launches` adds
+`gpu_time_model.LAUNCH_CYCLES` per kernel. Rows also have the cycles, without launches, of recorded
+schedules: hand-written ones, and those of Anderson2021 and Li2018.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Random pipelines that no model was fitted to: scheduled, compiled, right.
+"""Random pipelines that no model was fitted to: whether they are scheduled, compiled and correct.
 
 The pipelines are those of ``tilewright.halide.schedulers.learned.random_pipelines``, by seed; the
 learned model was fitted to seeds below 100 (``halide_labels``), and these begin at 1000. On the
 host, the learned scheduler's one-shot schedule is compiled and run, and its answers are compared
-with those of a plain schedule; so is, on OpenCL and with fewer points, the analytic scheduler's,
-for the learned one is for CPUs only. For CUDA, the analytic schedule of the whole size is compiled
-to PTX.
+with those of a plain schedule. The same is done with the analytic schedule on OpenCL, with fewer
+points, because the learned scheduler supports only CPUs. For CUDA, the analytic schedule of the
+whole size is compiled to PTX.
 
-Every pipeline and target has a process of its own: a crash, an error, a time-out, a refusal by
-Halide, a schedule that the model gave up and a wrong answer are all failures, each recorded. Time
-is not measured, so that the machine may be busy. Finished pieces are kept, and a run that is
-killed goes on where it was; ``--count`` says how many pipelines there are in all.
+Every pipeline and target runs in a separate process. A crash, an error, a time-out, a refusal by
+Halide, a schedule that the model gave up on and a wrong answer are all recorded as failures. Time
+is not measured, so the machine may be busy. Finished parts are kept, and a run that was killed
+continues where it stopped; ``--count`` is the total number of pipelines.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The cost of one-shot search: CPU seconds from serialised bytes to schedule, and memory.
 
-Every search of ours runs in a fresh process, imports excluded; its memory is the largest
-resident size of that process. Halide's autoschedulers run in processes of their own likewise,
-with a limit of 120 CPU seconds and 8 GB. Tilings a second are full costs of distinct tilings of
-each group of the schedules found, as arrays, on one core.
+Each of our searches runs in a fresh process, whose imports are not timed; memory is the largest
+resident size of that process. Halide's autoschedulers also run in separate processes, with a limit
+of 120 CPU seconds and 8 GB. Tilings per second counts complete cost evaluations of distinct
+tilings, as arrays, of each group of the schedules found, on one core.
 """
 
 from __future__ import annotations

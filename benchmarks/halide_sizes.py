@@ -1,13 +1,13 @@
-"""Schedules at other sizes than the ones they were made for, and what that costs at those.
+"""Schedules at sizes other than their estimates, and the cost of this at the estimates.
 
 Every program and every pipeline of the tutorials is scheduled once for its estimates and run at 40
-sizes of its outputs, odd ones and ones below a tile included. They are from a single point to twice
-the estimate, but have at most 400,000 points: larger ones are halved, the longest dimension first,
-so that large programs run well below their estimates. Inputs are exactly as large as a plain
-schedule asks for, and answers are compared with its own. Where the plain schedule fails as well,
-the pipeline itself bars the size: the row says so. On OpenCL, where a platform works, fewer sizes
-are run; for CUDA the schedule is lowered. For the programs, the schedule for any size and the bare
-one are timed at the estimates, in rounds.
+sizes of its outputs, including odd ones and ones below a tile. They range from a single point to
+twice the estimate, but have at most 400,000 points: larger ones are halved, the longest dimension
+first, so that large programs run well below their estimates. Inputs have exactly the size that a
+plain schedule requires, and answers are compared with those of the plain schedule. If the plain
+schedule fails as well, the pipeline itself does not allow the size, which the row says. On OpenCL,
+if a platform works, fewer sizes are run; for CUDA the schedule is lowered. For the programs, the
+schedule for any size and the bare one are timed at the estimates, in rounds.
 """
 
 from __future__ import annotations

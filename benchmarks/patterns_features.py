@@ -1,4 +1,4 @@
-"""Features of pattern kernels against counts of what their threads do.
+"""Features of pattern kernels compared with counts of what their threads do.
 
 Kernels of Lift's stencils and of linear algebra, derived (also with windows in registers and with
 vectors, which count as one load or store each) and launched at random, are run thread by
@@ -8,13 +8,13 @@ happen. Cache lines are counted by walking all iterations of all threads of all 
 
 Keys of the summary:
 
-- ``kernels``: how many were compared.
-- ``mismatches``: kernels with a count of loads or stores (global, local or private) or of barriers
-  that differs from what happened.
-- ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by
-  more than `LINE_TOLERANCE`. Both take indices as they are inside of a grid (the paper's section
-  4.4), which is its definition of the feature.
-- ``line_error_max``: the largest relative error of it.
+- ``kernels``: the number of kernels compared.
+- ``mismatches``: kernels whose feature for loads or stores (global, local or private) or for
+  barriers differs from the number counted.
+- ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by more
+  than `LINE_TOLERANCE`. Both count accesses at a border like those in the interior of the grid,
+  which is the paper's definition of the feature (section 4.4).
+- ``line_error_max``: the largest relative error of the cache lines for each access.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Wall time and evaluations to the quality of 40 sequential evaluations, with 8 at once.
 
-The objective takes one second (asleep, so that the machine's cores do not matter) and has the
+The objective sleeps for one second, so that the number of cores has no effect, and returns the
 values of a smooth problem with interactions. The target is the median over seeds of the best of 40
-sequential evaluations. For each seed, one run is sequential and one has 8 workers; both go on until
-they have found a configuration as good as the target, or three times as many evaluations are spent.
-`evaluations_ratio` and `wall_ratio` are medians over seeds with 8 workers over those of the
-sequential runs. With --dask, the workers are a local Dask cluster's processes.
+sequential evaluations. For each seed, one run is sequential and one has 8 workers; both continue
+until they have found a configuration as good as the target, or have used three times as many
+evaluations. `evaluations_ratio` and `wall_ratio` are medians over seeds with 8 workers, divided by
+those of the sequential runs. With --dask, the workers are a local Dask cluster's processes.
 """
 
 from __future__ import annotations

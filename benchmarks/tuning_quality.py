@@ -1,26 +1,28 @@
 """How good a configuration each tuner finds in 20, 40, 60 and 120 evaluations.
 
 The problems are recorded search spaces, replayed by look-up (`tuning_problems.py`): those of the
-folder --data, the package's own, and RISE's kernels. Every distinct configuration that a tool has
-evaluated costs one evaluation, failing ones included; repeats and what breaks a known constraint
-are free, but asks in all are capped at ten times the budget. Peers run in an environment of their
-own (--peers PYTHON, see peers/tuning_requirements.txt) and are used as their documentation advises.
+folder --data, the package's own, and RISE's kernels. Every distinct configuration that a tool
+evaluates costs one evaluation, failing ones included. Repeats and violations of known constraints
+are free, but the total number of requests is limited to ten times the budget. Peers run in a
+separate environment (--peers PYTHON, see peers/tuning_requirements.txt) and are used as their
+documentation advises.
 
-The figures of the summary are those on the problems that are held out: no recording of their
-kernel has chosen a setting of the tuner. ``pooled`` has the same figures on all problems. A tool's
-score at a budget is the geometric mean over problems of the median over seeds of (best known / best
-found); ours is compared with the best peer's. Intervals (``_low``, ``_high``) are bootstrap ones of
-95%: problems drawn again, their seeds within them, and the best peer chosen in each draw.
+The figures of the summary are for the held-out problems: no recording of their kernels was used to
+choose a setting of the tuner. ``pooled`` has the same figures for all problems. A tool's score at a
+budget is the geometric mean over problems of the median over seeds of (best known / best found);
+ours is compared with the best peer's. Intervals (``_low``, ``_high``) are 95% bootstrap intervals:
+problems are resampled, their seeds within them, and the best peer is chosen in each draw.
 
-A peer's run that for four minutes of CPU time asks nothing new is ended, which only Optuna's
-Gaussian process needs. Runs are kept in --work and taken up by the next call; --seconds ends a
-call in time. Of a run that has reached 95% of the best known by evaluation 120, no more is asked.
-With --keep, rows of peers that have no runs in --work are taken from the previous result; they have
-its date as ``kept_from``. Those of 2026-11-21 were run less kindly: what broke a known constraint
-cost an evaluation, Optuna had no ``constraints_func``, OpenTuner had permutations as enumerations.
-A problem that at most `FEWEST` tools but ours have been run on is left out of the comparison
-(``compared`` counts the others), and a peer without runs on one of the others is ``not_compared``.
-BaCO's own code and ytopt cannot be installed from packages.
+A peer's run is ended if it requests nothing new for four minutes of CPU time, which happens only
+with Optuna's Gaussian process. Runs are kept in --work and continued by the next call; --seconds
+limits the time of a call. A run that has reached 95% of the best known by evaluation 120 is not
+continued. With --keep, rows of peers that have no runs in --work are taken from the previous
+result; they have its date as ``kept_from``. Those of 2026-11-21 were run under less favourable
+conditions: a violation of a known constraint cost an evaluation, Optuna had no
+``constraints_func``, OpenTuner had permutations as enumerations. A problem on which at most
+`FEWEST` tools other than ours have been run is left out of the comparison (``compared`` counts the
+others), and a peer without runs on one of the others is ``not_compared``. BaCO's own code and ytopt
+cannot be installed from packages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs of tuners on recorded problems, each kept in a file and taken up by the next call.
+"""Runs of tuners on recorded problems, each kept in a file and continued by the next call.
 
-A run is the list of what a tool's distinct configurations gave, in the order asked, None for
-failures. A file holds the runs of one tool with one budget on one problem, by seed.
+A run is the list of the values of a tool's distinct configurations, in the order of evaluation,
+None for failures. A file holds the runs of one tool with one budget on one problem, by seed.
 """
 
 from __future__ import annotations

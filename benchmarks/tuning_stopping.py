@@ -2,13 +2,13 @@
 
 The runs are those of ``tuning_quality.py`` (call it first, with the same --work), with the gain
 that the model expected of each evaluation. At each evaluation of a run and for each of BUDGETS,
-`Tuner.remaining_gain` is compared with what the run went on to gain by then: the logarithm of the
-best value now over the best at the end. A row is a class of expected gains, on the problems that
-are held out and on all. A calibrated expectation has ``realised`` near ``expected``.
+`Tuner.remaining_gain` is compared with the actual gain until that budget: the logarithm of the best
+value now over the best at the end. A row is a class of expected gains, on the held-out problems and
+on all. If the expectation is calibrated, ``realised`` is near ``expected``.
 
-The figures of the summary are of problems that are held out, ``pooled`` of all: for each budget,
-stopped by `Tuner.exhausted` at its default tolerance, the median of evaluations used, the mean
-loss of the best value against the whole budget, and the largest.
+The figures of the summary are for the held-out problems, ``pooled`` for all. For each budget, with
+runs stopped by `Tuner.exhausted` at its default tolerance: the median of evaluations used, and the
+mean and largest loss of the best value relative to the whole budget.
 """
 
 from __future__ import annotations

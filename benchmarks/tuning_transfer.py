@@ -1,17 +1,17 @@
-"""What records of other GPUs are worth to a tuner, and what they cost where they mislead.
+"""What a tuner gains from records of other GPUs, and what it loses if they mislead.
 
 Kernels that are recorded on several GPUs (folder --data). Each GPU is left out in turn: runs of
-SOURCE evaluations on each of the others are what is recorded elsewhere, and the tuner begins with
-them, as it does by default (`WarmStart`). ``cold`` runs have none. In ``misled`` runs the sources'
-values are inverted, so that their best are their worst. A run ends when it reaches 95% of the best
-known; one that has not after 240 evaluations counts as 480.
+SOURCE evaluations on each of the others are its records, and the tuner begins with them, as it does
+by default (`WarmStart`). ``cold`` runs have no records. In ``misled`` runs the values of the
+records are inverted, so that the best become the worst. A run ends when it reaches 95% of the best
+known; one that does not within 240 evaluations counts as 480.
 
 The figures of the summary are ratios of evaluations to 95% with sources to those without: the
-geometric mean over problems of the medians over seeds, on the kernels that are held out: the
-convolution alone has chosen settings of transfer. ``pooled`` has all. Intervals (``_low``,
-``_high``) are bootstrap ones of 95%: problems drawn again, and their seeds within them.
-``noticed_by_5`` is the part of misled runs that follow no source any more after five evaluations;
-``trusted_by_5`` the part of the others that still follow one.
+geometric mean over problems of the medians over seeds, on the held-out kernels: settings of
+transfer were chosen on the convolution alone. ``pooled`` is over all kernels. Intervals (``_low``,
+``_high``) are 95% bootstrap intervals: problems are resampled, and their seeds within them.
+``noticed_by_5`` is the share of misled runs that follow no source after five evaluations;
+``trusted_by_5`` is the share of the other runs that still follow one.
 """
 
 from __future__ import annotations
