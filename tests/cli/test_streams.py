@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -134,6 +135,30 @@ def test_an_ignored_signal_stays_ignored():
         assert (came.number, came.exit_code) == (0, 0)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+class Finalized:
+    """An object during whose finalizer a signal arrives."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_signal_in_a_finalizer_is_not_lost(times, capfd):
+    found = [Finalized() for _ in range(times)]
+    passed = False
+    with interruptions() as came:
+        try:
+            while found:
+                found.pop()
+            patience = threading.Event()
+            patience.wait(60)
+            passed = True
+        except KeyboardInterrupt:
+            pass
+    assert (passed, came.exit_code) == (False, 143)
+    assert "Exception ignored" not in capfd.readouterr().err
 
 
 def test_a_signal_while_handlers_are_restored_changes_the_exit_code_alone(monkeypatch):

@@ -85,3 +85,22 @@ def test_an_interrupt_ends_the_call():
 
     with pytest.raises(KeyboardInterrupt):
         call_forked(interrupt, **LIMITS)
+
+
+def test_an_interrupt_during_the_fork_leaves_no_call_behind(monkeypatch, tmp_path):
+    called = tmp_path / "called"
+    fork = os.fork
+
+    def interrupted():
+        if pid := fork():
+            lost.append(pid)
+            raise KeyboardInterrupt
+        return pid
+
+    lost = []
+    monkeypatch.setattr(os, "fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call_forked(called.touch, **LIMITS)
+    _, status = os.waitpid(lost[0], 0)  # it ends without being killed
+    assert os.WIFEXITED(status)
+    assert not called.exists()

@@ -30,6 +30,7 @@ _FAILED, _NO_MEMORY = 70, 71  # exit codes of the forked process
 # Wall-clock time that a call may take, in its limits of CPU time: on a busy machine it gets a small
 # share of a core, and one that waits for a lock held at the fork uses no CPU time at all.
 _PATIENCE = 20
+_CLOSED = -1  # in place of the descriptor of a pipe's end that is closed already
 
 
 class ForkedCallError(RuntimeError):
@@ -49,26 +50,38 @@ def call_forked(function: Callable[[], Result], *, cpu_seconds: int, memory_byte
             took 20 times its CPU limit by the clock.
     """
     received, sent = os.pipe()
-    parent = os.getpid()
-    with warnings.catch_warnings():
-        # Python 3.12 warns where threads run. The child takes no lock of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        os.close(received)
-        _answer(function, sent, parent, cpu_seconds, memory_bytes)
-    os.close(sent)
+    waiting, go = os.pipe()
+    parent, pid, status, answer = os.getpid(), 0, 0, b""
     try:
-        with open(received, "rb") as stream:
-            if not select.select([stream], [], [], _PATIENCE * cpu_seconds)[0]:
-                raise ForkedCallError(f"it did not end in {_PATIENCE * cpu_seconds} s")
+        with warnings.catch_warnings():
+            # Python 3.12 warns where threads run. The child takes no lock of theirs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            os.close(received)
+            os.close(go)
+            _answer(function, waiting, sent, parent, cpu_seconds, memory_bytes)
+        # An interrupt from here on finds `pid` set. The child waits, and ends if one came before.
+        os.write(go, b"1")
+        os.close(sent)
+        sent = _CLOSED
+        if not select.select([received], [], [], _PATIENCE * cpu_seconds)[0]:
+            raise ForkedCallError(f"it did not end in {_PATIENCE * cpu_seconds} s")
+        with open(received, "rb", closefd=False) as stream:
             answer = stream.read()
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        if os.getpid() != parent:
+            os._exit(_FAILED)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         raise
     finally:
-        _, status = os.waitpid(pid, 0)
+        for end in (received, sent, waiting, go):
+            if end != _CLOSED:
+                os.close(end)
+        if pid:
+            _, status = os.waitpid(pid, 0)
     if status or not answer:
         raise ForkedCallError(_ending(status, cpu_seconds))
     ok, value = pickle.loads(answer)
@@ -79,11 +92,18 @@ def call_forked(function: Callable[[], Result], *, cpu_seconds: int, memory_byte
 
 
 def _answer(
-    function: Callable[[], object], sent: int, parent: int, cpu_seconds: int, memory_bytes: int
+    function: Callable[[], object],
+    waiting: int,
+    sent: int,
+    parent: int,
+    cpu_seconds: int,
+    memory_bytes: int,
 ) -> None:
-    """In the forked process: call, write the pickled answer, and end."""
+    """In the forked process: call once the parent says so, write the pickled answer, and end."""
     code = _FAILED
     try:
+        if not os.read(waiting, 1):
+            return  # to the end of the process
         processes.die_with_parent(parent)
         faulthandler.disable()  # a crash is reported by the caller
         for number in _ENDING:

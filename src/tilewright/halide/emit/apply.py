@@ -28,11 +28,7 @@ from tilewright.halide.ir.schedule import OutputExtent, Schedule, ScheduleError
 
 
 def apply(
-    schedule: Schedule,
-    algorithm: Algorithm,
-    pipeline: Any,
-    *,
-    same_bytes: bool = False,
+    schedule: Schedule, algorithm: Algorithm, pipeline: Any, *, same_bytes: bool = False
 ) -> None:
     """Apply `schedule` to the ``halide.Pipeline`` `pipeline`.
 

@@ -46,9 +46,8 @@ def plan(
     """Return up to `k` distinct legal schedules, the model's best first.
 
     As far as possible, they differ significantly, as defined in `diversity`. If the cost model
-    finds too few, schedules from `variations` follow. Illegal schedules are skipped; a note on the
-    next schedule, or on the last one, reports each. If all are illegal, the naive schedule is
-    returned.
+    finds too few, schedules from `variations` follow. A note reports each illegal schedule that is
+    skipped. If all are illegal, the naive schedule is returned.
 
     Args:
         task: the pipeline, its machine and target.

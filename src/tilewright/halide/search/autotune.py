@@ -101,8 +101,7 @@ def measure_tuned(
         task: the pipeline and its target.
         watch: shows the progress.
         naive: the baseline of speedups.
-        evaluations: the number of schedules to measure in addition to the planned ones, including
-            recorded ones.
+        evaluations: the number of schedules to measure, recorded ones included, after the planned.
         seed: the seed of the tuner.
         limits: the limits of the device, for legality checks.
         structures: proposes other structures; they get the first share of the evaluations.
