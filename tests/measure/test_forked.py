@@ -97,7 +97,7 @@ def test_an_interrupt_during_the_fork_leaves_no_call_behind(monkeypatch, tmp_pat
             raise KeyboardInterrupt
         return pid
 
-    lost = []
+    lost: list[int] = []
     monkeypatch.setattr(os, "fork", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call_forked(called.touch, **LIMITS)
