@@ -404,7 +404,7 @@ def _common_factor(x: Poly, k: int) -> tuple[Poly, Poly] | None:
     """Return quotient and remainder by `k` by splitting off the terms with a factor of `k`.
 
     For a factor g > 1 of `k`, the other terms must be proved to lie in ``[0, g)``. Return None if
-    there is no such g.
+    no g has that property.
     """
     for g in sorted({abs(c) for _, c in x.terms if isinstance(c, int)}, reverse=True):
         if g < 2 or k % g:

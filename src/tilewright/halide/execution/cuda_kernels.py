@@ -206,7 +206,7 @@ class _Driver:
 
     @staticmethod
     def load() -> _Driver | None:
-        """Return the driver; None if there is no driver or no device."""
+        """Return the driver; None without a driver or a device."""
         try:
             return _Driver(ctypes.CDLL("libcuda.so.1"))
         except (OSError, AttributeError):

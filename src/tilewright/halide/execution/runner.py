@@ -215,7 +215,7 @@ class Reference(Plain):
             np.save(directory / f"{i}.npy", output_array(output, kind), allow_pickle=False)
 
     def verify(self) -> VerifyResult:
-        """Return success: there is no reference to compare with."""
+        """Return success, because no reference exists to compare with."""
         return VerifyResult(True)
 
 
