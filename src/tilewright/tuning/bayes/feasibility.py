@@ -71,7 +71,7 @@ def fit_feasibility(
     """
     outputs = worked.astype(float)
     few = min(int(outputs.sum()), int((1 - outputs).sum())) < _ENOUGH
-    pairs = _pairs(0 if few else _numbers(encoder.space), rng)
+    pairs = _pairs(0 if few else len(_numeric(encoder.space)), rng)
     forest = _grown(encoder, codes, outputs, pairs, rng)
     if len(pending) == 0:
         return forest
@@ -107,10 +107,6 @@ def _numeric(space: Space) -> list[Integer | Ordinal]:
             least = p.low if isinstance(p, Integer) else min(p.values)
             found += [p] if least > 0 else []
     return found
-
-
-def _numbers(space: Space) -> int:
-    return len(_numeric(space))
 
 
 def _pairs(numbers: int, rng: np.random.Generator) -> Array:
