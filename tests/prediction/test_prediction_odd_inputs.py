@@ -170,6 +170,9 @@ def test_damaged_files_are_refused(tmp_path):
             Estimator.from_dict({**data, **part})
     with pytest.raises(PredictionError, match="schema version '1'"):
         Estimator.from_dict({**data, "version": "1"})
+    for kind in ("", None, "Estimator", 3):  # "" is the kind of the base class
+        with pytest.raises(PredictionError, match="no models of kind"):
+            Estimator.from_dict({**data, "kind": kind})
     for path in (tmp_path, tmp_path / "none" / "model.json"):
         with pytest.raises(PredictionError, match="the model is not written"):
             model.save(path)

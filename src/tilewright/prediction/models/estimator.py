@@ -305,7 +305,8 @@ class Estimator:
                 f"the model has schema version {data.get('version')!r}, this Tilewright reads "
                 f"{VERSION}; fit it again"
             )
-        found = {kind.kind: kind for kind in _subclasses(Estimator)}.get(str(data.get("kind")))
+        kinds = {kind.kind: kind for kind in _subclasses(Estimator) if kind.kind}
+        found = kinds.get(str(data.get("kind")))
         if found is None:
             raise PredictionError(
                 f"this Tilewright has no models of kind {data.get('kind')!r}; fit it again"
