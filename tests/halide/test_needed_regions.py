@@ -72,3 +72,34 @@ def test_values_that_are_not_needed_have_no_box(analysis):
     by = names(analysis)
     tile = {by["second"]: (Interval(0.0, 1.0),)}
     assert by["third"] not in analysis.needed(tile, [by["second"], by["third"]])
+
+
+def test_inlining_at_once_is_inlining_one_by_one(analysis):
+    by = names(analysis)
+    once = analysis.with_inlined(frozenset((by["second"],)))
+    step = analysis.toggled(by["second"])
+    assert by["second"] not in names(once).values()
+    assert once.summaries(by["third"]) == step.summaries(by["third"])
+    assert shown(once.regions) == shown(step.regions)
+    assert analysis.summaries(by["third"]) != once.summaries(by["third"])
+
+
+def test_summaries_are_shared_where_symbols_have_the_same_values():
+    x = hl.Var("x")
+    image = hl.ImageParam(hl.Float(32), 1, "image")
+    shift, gain = hl.Param(hl.Int(32), "shift"), hl.Param(hl.Float(32), "gain")
+    out = hl.Func("out")
+    out[x] = image[x + shift] * gain
+    out.set_estimates([(0, 10)])
+    image.set_estimates([(0, 100)])
+    algorithm = load(out, estimates={"shift": 3, "gain": 2.0})
+    view = View(algorithm)
+
+    def summary(**values):
+        symbols = {**algorithm.symbols, **values}
+        return Analysis(view, estimated_boxes(view), symbols).summaries(algorithm.outputs[0])[0]
+
+    assert summary() is summary()
+    assert summary() is summary(other=1)  # which no expression of the stage uses
+    near, far = summary(shift=3), summary(shift=60)
+    assert [a.forms[0][0][1] for a in (near.accesses[0], far.accesses[0])] == [3, 60]

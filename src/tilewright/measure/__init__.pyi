@@ -13,6 +13,9 @@ from .client import (
     Workers as Workers,
     WorkersError as WorkersError,
 )
+from .collection import (
+    collection_paused as collection_paused,
+)
 from .command import (
     EndedCommand as EndedCommand,
     command as command,

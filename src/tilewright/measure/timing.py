@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import resource
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .candidate import Timing, relative_spread
+from .collection import collection_paused
 
 _MAX_INNER = 1_000_000
 
@@ -60,9 +60,7 @@ def time_runs(
     limit = min(limits, default=math.inf)
 
     sample = _sampler(run, sync, beat)
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collection_paused():
         began = time.perf_counter()
         wall = cpu = 0.0
         for _ in range(max(timing.warmup, 0)):
@@ -92,9 +90,6 @@ def time_runs(
                 times.clear()
                 cpus.clear()
         return Samples(tuple(times), tuple(cpus), runs, min(times) > limit)
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _sampler(

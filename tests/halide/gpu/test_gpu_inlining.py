@@ -5,7 +5,13 @@ import pytest
 from gpu_pipelines import full
 
 from tilewright.halide.analysis.inlining import TooLarge, View
-from tilewright.halide.analysis.summaries import Load, OpCount, StageSummary, estimated_boxes
+from tilewright.halide.analysis.summaries import (
+    Analysis,
+    Load,
+    OpCount,
+    StageSummary,
+    estimated_boxes,
+)
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Loop, Type
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
@@ -45,15 +51,16 @@ def test_next_to_nothing(callees, operations, expected):
 def inliner(outputs, cache_bytes=float("inf")):
     """Of a pipeline, with the wrapper of its image inlined."""
     algorithm = load(outputs)
-    boxes = estimated_boxes(View(algorithm))
-    found = _Inliner(algorithm, boxes, algorithm.symbols, 1.0, cache_bytes, GpuConstants())
+    view = View(algorithm)
+    base = Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
+    found = _Inliner(base, 1.0, cache_bytes, GpuConstants())
     found.inlined.add(full(algorithm, "image_im"))
     found.analysis = found.analysis.toggled(full(algorithm, "image_im"))
     return found, full(algorithm, "inner")
 
 
 def chain(operations, value):
-    """So many additions and magnitudes by turns, none of which folds into another."""
+    """Additions and magnitudes by turns, none of which folds into another."""
     for i in range(operations):
         value = hl.abs(value) if i % 2 else value + float(i + 2)
     return value

@@ -132,6 +132,10 @@ class Linearizer:
         self._scalars = scalars
         self._known: dict[int, tuple[Expr, Linear]] = {}
 
+    def values(self, symbols: Iterable[str]) -> tuple[float | None, ...]:
+        """Return the substituted value of each of these scalar parameters; None if unknown."""
+        return tuple(map(self._scalars.get, symbols))
+
     def __call__(self, expr: Expr) -> Linear:
         """Return the linear form of `expr`."""
         found = self._known.get(id(expr))

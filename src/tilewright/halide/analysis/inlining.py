@@ -249,12 +249,14 @@ class View:
         key = (name, self.absorbed(name))
         if key in self.shared.stages:
             return
-        func = self.algorithm.by_name[name]
+        stages = self.algorithm.by_name[name].stages
+        if not key[1]:
+            self.shared.stages[key] = stages
+            return
         try:
-            rewritten = tuple(self._rewrite_stage(s) for s in func.stages)
+            self.shared.stages[key] = tuple(self._rewrite_stage(s) for s in stages)
         except TooLarge:
-            rewritten = None
-        self.shared.stages[key] = rewritten if key[1] else func.stages
+            self.shared.stages[key] = None
 
     def _body(self, name: str) -> tuple[tuple[str, ...], Stage] | None:
         if name not in self.inlined:

@@ -64,6 +64,10 @@ TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "aco
 # degree 7 or more, a division or square root half of that.
 TRANSCENDENTAL_WEIGHT, DIVISION_WEIGHT = 8.0, 4.0
 
+# Summaries that a stage keeps, one per combination of its symbols' values. Analyses of one
+# schedule use some ten combinations.
+MOST_SUMMARIES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -157,6 +161,17 @@ def op_weight(op: OpCount) -> float:
 def nothing_to_do(stage: Stage) -> bool:
     """Return whether all values of a stage are undefined, so that Halide emits no loops for it."""
     return all(isinstance(v, Call) and v.name == "undef" for v in stage.values)
+
+
+def _summary(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
+    """Return the summary of a stage; analyses that agree on its symbols' values share it."""
+    key = func.name, linear.values(stage.symbols), slopes.values(stage.symbols)
+    found = stage.derived.get(key)
+    if not isinstance(found, StageSummary):
+        if len(stage.derived) >= MOST_SUMMARIES:
+            stage.derived.clear()
+        found = stage.derived[key] = _summarise_stage(func, stage, linear, slopes)
+    return found
 
 
 def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
@@ -269,6 +284,13 @@ class Analysis:
         other.view = self.view.toggled(name)
         return other
 
+    def with_inlined(self, inlined: frozenset[str]) -> Analysis:
+        """Return the analysis with these Funcs inlined; results are shared as in `toggled`."""
+        _ = self.regions, self.contiguous, self.element_bytes
+        other = copy.copy(self)
+        other.view = View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
+        return other
+
     def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
         """Return the same analysis with other required regions of the outputs."""
         other = copy.copy(self)
@@ -306,7 +328,7 @@ class Analysis:
         if known is None:
             func = self.view.algorithm.by_name[name]
             known = tuple(
-                _summarise_stage(func, s, self.linear, self._slopes) for s in self.view.stages(name)
+                _summary(func, s, self.linear, self._slopes) for s in self.view.stages(name)
             )
             self._summaries[key] = known
         return known

@@ -26,6 +26,7 @@ from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import Capture, capture, to_pipeline
 from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.measure import collection_paused
 
 _MAX_FILE = 2**31 - 1  # the largest FlatBuffer, in bytes
 
@@ -78,6 +79,7 @@ def load(
     )[0]
 
 
+@collection_paused()
 def load_sizes(
     pipeline: Any,
     estimates: Sequence[Mapping[str, Any]],

@@ -11,12 +11,16 @@ from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler, naive
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
+from tilewright.measure import collection_paused
 
 # Number of additional schedules to plan if Halide refuses all requested ones.
 ALTERNATIVES = 5
 SIOUTAS: Objective = "sioutas"
 
 
+# The many small objects of an analysis live until the end: looking for garbage among them takes a
+# tenth of the time.
+@collection_paused()
 def plan_checked(
     task: Task,
     *,

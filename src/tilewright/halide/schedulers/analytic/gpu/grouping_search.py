@@ -54,11 +54,14 @@ class GroupingSearch:
         scalars: Mapping[str, float],
         inlined: frozenset[str],
         constants: GpuConstants | None = None,
+        base: Analysis | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
-        self.view = View(algorithm, inlined)
-        self.analysis = Analysis(self.view, boxes, scalars, specialize=True)
+        if base is None:
+            base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.analysis = base.with_inlined(inlined)
+        self.view = self.analysis.view
         self.model = CostModel(residency(machine), constants)
         self.halve = machine.max_threads_per_block <= SEARCH.small_group
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)

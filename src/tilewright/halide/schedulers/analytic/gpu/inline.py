@@ -39,6 +39,7 @@ def choose_inlined(
     load_weight: float = 1.0,
     cache_bytes: float = math.inf,
     constants: GpuConstants | None = None,
+    base: Analysis | None = None,
 ) -> frozenset[str]:
     """Return the Funcs to inline.
 
@@ -49,9 +50,12 @@ def choose_inlined(
         load_weight: Factor on the cost of loads; the higher it is, the more Funcs are inlined.
         cache_bytes: Size of the last-level cache, in bytes.
         constants: The model's constants, by default `GpuConstants()`.
+        base: The analysis with nothing inlined, if there is one.
     """
     c = constants or GpuConstants()
-    inliner = _Inliner(algorithm, boxes, scalars, c.load_cost * load_weight, cache_bytes, c)
+    if base is None:
+        base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+    inliner = _Inliner(base, c.load_cost * load_weight, cache_bytes, c)
     inliner.trivial()
     inliner.greedy()
     return frozenset(inliner.inlined)
@@ -59,20 +63,14 @@ def choose_inlined(
 
 class _Inliner:
     def __init__(
-        self,
-        algorithm: Algorithm,
-        boxes: Mapping[str, Box],
-        scalars: Mapping[str, float],
-        load_cost: float,
-        cache_bytes: float,
-        constants: GpuConstants,
+        self, base: Analysis, load_cost: float, cache_bytes: float, constants: GpuConstants
     ) -> None:
         self.constants = constants
         self.cache_bytes = cache_bytes
-        self.algorithm = algorithm
+        self.algorithm = algorithm = base.view.algorithm
         self.load_cost = load_cost
         self.inlined: set[str] = set()
-        self.analysis = Analysis(View(algorithm), boxes, scalars, specialize=True)
+        self.analysis = base
         self.regions = self.analysis.regions
         self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN
-from tilewright.halide.analysis.summaries import estimated_boxes
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
@@ -90,6 +91,11 @@ class _GroupingSearches:
     constants: GpuConstants
     known: dict[bool, GroupingSearch] = field(default_factory=dict)
 
+    @cached_property
+    def base(self) -> Analysis:
+        """The analysis with nothing inlined."""
+        return Analysis(View(self.algorithm), self.boxes, self.scalars, specialize=True)
+
     def __getitem__(self, inline: bool) -> GroupingSearch:
         """Return the search for a value of `Options.inline`."""
         if inline not in self.known:
@@ -100,9 +106,16 @@ class _GroupingSearches:
                 load_weight=1.0 if inline else self.constants.cautious_load,
                 cache_bytes=self.machine.l2_bytes,
                 constants=self.constants,
+                base=self.base,
             )
             self.known[inline] = GroupingSearch(
-                self.algorithm, self.machine, self.boxes, self.scalars, inlined, self.constants
+                self.algorithm,
+                self.machine,
+                self.boxes,
+                self.scalars,
+                inlined,
+                self.constants,
+                self.base,
             )
         return self.known[inline]
 
