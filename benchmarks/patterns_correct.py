@@ -8,6 +8,7 @@ over the exploration. The expected result is that of the program before any rewr
 C is compiled by gcc and run on two threads, both programs derived for CPUs and those for GPUs.
 OpenCL runs in Oclgrind, a simulator that reports races between threads, accesses out of bounds,
 and memory that is read before it is written. CUDA is compiled by NVRTC to a cubin and not run.
+Both have derivations that keep windows in registers; those for GPUs also some with vectors.
 Half of the launches have numbers of groups and threads that divide nothing.
 
 A row is a program and a target. Keys of the summary:
@@ -119,7 +120,13 @@ def derived(name: str, target: str) -> list[Derived]:
     each: list[list[Derived]] = []
     for depth, times in DEPTHS:
         settings = rewriting.ExplorationSettings(
-            target, tiles=TILES, depth=depth, times=times, limit=EXPLORED
+            target,
+            tiles=TILES,
+            depth=depth,
+            times=times,
+            limit=EXPLORED,
+            sliding=True,
+            vectors=(2, 4),
         )
         each = []
         for of in starts:
