@@ -58,7 +58,7 @@ ODD_GROUPS = ((2, 1, 1), (1, 3, 1), (3, 2, 1))
 # Oclgrind lacks an instruction (freeze) that its compiler's optimiser makes.
 OPENCL_OPTIONS = ("-cl-opt-disable",)
 RISE = ("mm_cpu", "mm_gpu", "asum", "scal", "kmeans", "harris", "stencil")
-OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life")
+OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life", "heat")
 CALLED = {"mm_cpu": "matmul", "mm_gpu": "matmul_at", "stencil": "box"}  # names in `programs`
 LOG_KERNEL = re.compile(r"^\n?(?P<said>\S[^\n]*)\n\s+Kernel: kernel_(?P<number>\d+)_\d+", re.M)
 

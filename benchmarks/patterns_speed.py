@@ -6,7 +6,9 @@ Lift's eight stencils at `SIZES` squared, on one thread and on two:
   threads (`tuning.tune_kernels`), and the fastest right one is kept. They are ranked by the paper's
   model, which has learnt from the points of the other stencils that come along.
 - plain C: ``support/plain_stencils.c``, the loops that a person would write first, compiled by
-  ``gcc -O3 -march=native``; for two threads, the rows are shared out by OpenMP.
+  ``gcc -O3 -march=native``; for two threads, the rows are shared out by OpenMP. Ours also gets
+  flags for mathematical functions and divisions (`patterns.compiling`), which explain part of the
+  gain where there are any.
 - Numba, where it is installed: ``support/numba_stencils.py``, the same loops with ``fastmath``.
 - Halide: ``support/halide_stencils.py`` as `tilewright.schedule` schedules it for that number of
   cores (mode ``oneshot``), compiled ahead of time.
