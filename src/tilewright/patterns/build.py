@@ -127,7 +127,7 @@ def _checked_level(level: MapLevel | None) -> MapLevel | None:
 
 def map2(f: Pattern) -> Pattern:
     """Apply ``f`` to every element of every row."""
-    return noted(Map(noted(Map(_pattern("map2", f)))))
+    return noted(Map(noted(Map(_pattern("map2", f)), part=True)))
 
 
 def map3(f: Pattern) -> Pattern:
@@ -305,7 +305,8 @@ def iterate(count: int, f: Pattern) -> Pattern:
 
 def at(*indices: Length) -> Pattern:
     """Return the element with fixed indices: ``at(0, 1)`` is row 0, column 1."""
-    return noted(pipe(*(noted(At(_size("at's index", i, 0))) for i in indices)))
+    steps = [noted(At(_size("at's index", i, 0)), part=len(indices) > 1) for i in indices]
+    return noted(pipe(*steps))
 
 
 def get(index: int) -> Pattern:
@@ -479,7 +480,7 @@ def _points(
     inner = UserFun(called, tuple(names), tuple(types), body, associative)
     parts = [pipe(*route) for route in reads]
     start = parts[0] if len(parts) == 1 else Fork(tuple(parts))
-    return noted(pipe(start, noted(inner)))
+    return noted(pipe(start, noted(inner, part=True)))
 
 
 def _declared(parameter: inspect.Parameter, function: Callable[..., object]) -> ScalarType | None:

@@ -27,7 +27,7 @@ from tilewright.patterns.codegen.host import print_header, print_host
 from tilewright.patterns.codegen.vectors import multiples, with_vectors
 from tilewright.patterns.errors import CompileError, LoweringError, PatternError
 from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
-from tilewright.patterns.places import located
+from tilewright.patterns.places import about, located
 from tilewright.patterns.rewriting.lowering import default_grid
 
 FLAGS = ("-std=gnu11", "-fopenmp", "-shared", "-fPIC", "-w")
@@ -140,7 +140,8 @@ def grid_code(
     program: n.Pattern, name: str, launch: ThreadGrid | None
 ) -> tuple[Code, tuple[GridKernel, ...]]:
     """Return the code of a program for a grid of threads, and its kernels; errors as `compile`."""
-    code = generate(default_grid(program), _name(name))
+    with about(program):
+        code = generate(default_grid(program), _name(name))
     try:
         code.body = with_vectors(code.body, multiples(requirements(program)), code.reserved)
         return code, grid_kernels(code, launch)

@@ -19,6 +19,7 @@ from tilewright.patterns import nodes as n
 from tilewright.patterns import scalar
 from tilewright.patterns.binding import bind, conforming
 from tilewright.patterns.check import infer, requirements, scalars, type_of
+from tilewright.patterns.places import about
 from tilewright.patterns.types import UNIT, ArrayType, DataType, ScalarType, TupleType
 
 Value = Any
@@ -61,10 +62,11 @@ def interpret(program: n.Pattern, *arrays: Any, sizes: Mapping[str, int] | None 
         SizeError: arrays or sizes do not fit the program.
     """
     type_of(program)
-    named = conforming(n.inputs(program), arrays)
-    known = bind(n.inputs(program), named, sizes or {})
-    for requirement in requirements(program):
-        requirement.check(known)
+    with about(program):
+        named = conforming(n.inputs(program), arrays)
+        known = bind(n.inputs(program), named, sizes or {})
+        for requirement in requirements(program):
+            requirement.check(known)
     return _each(_run(program, (), UNIT, _Scope(_World(known, named), ())), np.array)
 
 

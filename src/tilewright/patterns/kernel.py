@@ -15,6 +15,7 @@ from tilewright.patterns.check import requirements, type_of
 from tilewright.patterns.codegen.code import MOST_ELEMENTS, Buffer, Code
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.errors import SizeError
+from tilewright.patterns.places import about
 from tilewright.patterns.types import ArrayType, DataType, TupleType, dimensions
 
 Array = np.ndarray[Any, Any]
@@ -67,10 +68,11 @@ class CompiledPattern:
             SizeError: arrays or sizes do not fit the program.
             PatternError: an array has the wrong type.
         """
-        given = conforming(self.inputs, arrays)
-        known = bind(self.inputs, given, sizes or {})
-        for requirement in self.requirements:
-            requirement.check(known)
+        with about(self.program):
+            given = conforming(self.inputs, arrays)
+            known = bind(self.inputs, given, sizes or {})
+            for requirement in self.requirements:
+                requirement.check(known)
         missing = [name for name in self.code.sizes if name not in known]
         if missing:
             raise SizeError(

@@ -29,14 +29,14 @@ class Pattern(InternedNode):
         if not isinstance(other, Pattern):
             cure = "make a function of numbers a pattern with fun(), and run it with map()"
             raise PatternTypeError(f"{self} >> {other!r}, which is not a pattern: {cure}")
-        return noted(pipe(self, other))
+        return noted(pipe(self, other), self, other)
 
     def __call__(self, *arguments: Pattern) -> Pattern:
         """Apply the pattern to these values: ``zip(a, b)`` is ``fork(a, b) >> zip``."""
         if not arguments:
             return self
         start = arguments[0] if len(arguments) == 1 else Fork(arguments)
-        return noted(pipe(noted(start), self))
+        return noted(pipe(noted(start, part=True), self), start, self)
 
     def __repr__(self) -> str:
         return text(self)

@@ -8,8 +8,10 @@ from typing import Any
 
 from tilewright.arith import Poly, Size, poly, substitute
 from tilewright.patterns import nodes as n
+from tilewright.patterns.binding import check_names
 from tilewright.patterns.check import requirements
 from tilewright.patterns.errors import SizeError
+from tilewright.patterns.places import about, moved
 from tilewright.patterns.types import ArrayType, TupleType
 
 
@@ -52,22 +54,30 @@ def with_sizes(program: n.Pattern, known: Mapping[str, int]) -> n.Pattern:
 
     Raises:
         PatternTypeError: the program is not well typed.
+        PatternError: two inputs have the same name.
         SizeError: a size is less than 1, the program has no size of this name, or a pattern does
             not fit the sizes; the message has its line.
     """
+    if not known:
+        return program
+    with about(program):
+        needed = requirements(program)  # before the sizes: a wrong program is the first error
+        check_names(n.inputs(program))
+        _check_sizes(program, known)
+        for requirement in needed:
+            if requirement.sizes() <= set(known):
+                requirement.check(known)
+    fixed: n.Pattern = _fixed(program, known, {})
+    return fixed
+
+
+def _check_sizes(program: n.Pattern, known: Mapping[str, int]) -> None:
     there = size_names(program)
     for name, value in known.items():
         if name not in there:
             raise SizeError(f"the program has no size {name}; it has {', '.join(there) or 'none'}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SizeError(f"size {name} is {value!r}; give a whole number from 1")
-    if not known:
-        return program
-    for requirement in requirements(program):
-        if requirement.sizes() <= set(known):
-            requirement.check(known)
-    fixed: n.Pattern = _fixed(program, known, {})
-    return fixed
 
 
 def _fixed(value: Any, known: Mapping[str, int], made: dict[n.Pattern, n.Pattern]) -> Any:
@@ -86,5 +96,5 @@ def _fixed(value: Any, known: Mapping[str, int], made: dict[n.Pattern, n.Pattern
         return value
     if value not in made:
         parts = {f.name: _fixed(getattr(value, f.name), known, made) for f in fields(value)}
-        made[value] = type(value)(**parts)
+        made[value] = moved(type(value)(**parts), value)
     return made[value]

@@ -50,7 +50,7 @@ from tilewright.patterns.codegen.views import (
 from tilewright.patterns.codegen.views import Store as Buffers
 from tilewright.patterns.codegen.windows import OpenLoop, flat, out_of_order, overlap
 from tilewright.patterns.errors import LoweringError
-from tilewright.patterns.places import located
+from tilewright.patterns.places import about, located
 from tilewright.patterns.types import (
     UNIT,
     ArrayType,
@@ -78,9 +78,10 @@ def generate(program: n.Pattern, name: str = "kernel") -> Code:
         LoweringError: a result needs memory that the program does not name, or cannot be written.
     """
     kind = type_of(program)
-    maker = _Generator(program)
-    outputs = maker.buffers("out", "output", kind)
-    maker.write(program, NOTHING, Memory(kind, outputs, Poly.constant(0)))
+    with about(program):
+        maker = _Generator(program)
+        outputs = maker.buffers("out", "output", kind)
+        maker.write(program, NOTHING, Memory(kind, outputs, Poly.constant(0)))
     body = inlined(maker.block)
     sizes = tuple(sorted(size_names(program)))
     return Code(name, tuple(maker.inputs.values()), tuple(flat(outputs)), sizes, body)
