@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tilewright.patterns as tp
+from tilewright.cli import main
 
 HEAD = """
 from tilewright.patterns import *
@@ -159,3 +160,63 @@ q = x >> split(4) >> map(map(f)) >> join
             with pytest.raises(tp.SizeError, match="not a whole number") as caught:
                 run(found[program])
             assert named(tmp_path, caught.value).startswith(line)
+
+
+# Of each: a program, options, what is said.
+REFUSED = {
+    "inside another": (
+        "wrong = grid >> map_glb(map_glb(f))",
+        ("--target", "opencl"),
+        "map_glb of dimension 0 inside another",
+    ),
+    "inside another, with sizes": (
+        "wrong = grid >> map_glb(map_glb(f))",
+        ("--target", "cuda", "--sizes", "N=8,M=8"),
+        "map_glb of dimension 0 inside another",
+    ),
+    "outside of groups": (
+        "wrong = x >> map_lcl(f)",
+        ("--target", "cuda", "--sizes", "N=8"),
+        "map_lcl of dimension 0 outside of map_wrg",
+    ),
+    "equal names": (
+        'wrong = zip(x, array("x", i32[N])) >> map(get(0))',
+        ("--sizes", "N=8"),
+        "two inputs are called x",
+    ),
+    "a size that is not there": (
+        "wrong = x >> map(map(f))",
+        ("--sizes", "M=8"),
+        "takes an array, but gets f32",
+    ),
+    "equal names and a size that is not there": (
+        'wrong = zip(x, array("x", i32[N])) >> map(get(0))',
+        ("--sizes", "M=8"),
+        "two inputs are called x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_commands_refuse_a_program_at_its_line(tmp_path, capsys, name):
+    line, options, said = REFUSED[name]
+    _, path = programs(tmp_path, f"\n{line}\n")
+    assert main(["patterns", "compile", f"{path}:wrong", *options]) != 0
+    error = capsys.readouterr().err.rstrip()
+    assert said in error
+    assert named(tmp_path, error) == line
+
+
+@pytest.mark.parametrize("command", ["derive", "tune", "rank"])
+def test_every_command_checks_the_program_before_its_sizes(tmp_path, capsys, command):
+    _, path = programs(tmp_path, "\nwrong = x >> map(map(f))\n")
+    assert main(["patterns", command, f"{path}:wrong", "--sizes", "M=8"]) != 0
+    assert "takes an array, but gets f32" in capsys.readouterr().err
+
+
+def test_kernels_refuse_two_inputs_of_one_name_at_the_line_of_the_second(tmp_path):
+    found, _ = programs(tmp_path, '\ny = array("x", i32[N])\np = zip(x, y) >> map(get(0))\n')
+    for run in (tp.source, lambda p: tp.interpret(p, [1.0], [1]), lambda p: tp.source(p, "cuda")):
+        with pytest.raises(tp.PatternError, match="two inputs are called x") as caught:
+            run(found["p"])
+        assert named(tmp_path, caught.value) == 'y = array("x", i32[N])'

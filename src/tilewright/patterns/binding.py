@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.arith import NotWhole, Poly, Size, evaluate
 from tilewright.patterns.errors import PatternError, SizeError
 from tilewright.patterns.nodes import Input
+from tilewright.patterns.places import located
 from tilewright.patterns.types import ScalarType, dimensions
 
 Array = np.ndarray[Any, Any]
@@ -19,13 +20,15 @@ def check_names(inputs: Sequence[Input]) -> None:
     """Check that inputs have distinct names.
 
     Raises:
-        PatternError: two inputs have the same name.
+        PatternError: two inputs have the same name; the message has the line of the second.
     """
     names = [p.name for p in inputs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        types = " and ".join(str(p.type) for p in inputs if p.name == twice)
-        raise PatternError(f"two inputs are called {twice}, of types {types}; rename one")
+        same = [p for p in inputs if p.name == twice]
+        types = " and ".join(str(p.type) for p in same)
+        said = f"two inputs are called {twice}, of types {types}; rename one"
+        raise PatternError(located(said, same[1]))
 
 
 def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:

@@ -52,10 +52,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; 1 if the kernel's result is wrong."""
     arguments.check_outputs(args)
     program, launch, target = _program(args)
-    from tilewright.patterns import header, host, source, type_of, with_sizes
+    from tilewright.patterns import header, host, source, with_sizes
     from tilewright.patterns import launches as launches_of
 
-    type_of(program)  # while the lines of the user's file are known
     fixed = with_sizes(program, dict(args.sizes or {}))
     text = source(fixed, target, args.name, launch)
     launches = {}
@@ -131,6 +130,7 @@ def _program(args: argparse.Namespace) -> tuple[Pattern, ThreadGrid | None, str]
     if args.example is not None or args.arg:
         raise TilewrightError(f"{args.program} has the program: leave out --example and --arg")
     program, launch, derived_for = shared.read_entry(args.program, args.number or 1)
+    shared.check_program(program)
     usual = "c" if derived_for == "c" else "opencl"
     return program, launch, args.target or usual
 

@@ -40,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.report import units
     from tilewright.report.table import table
 
-    type_of(program)  # while the lines of the user's file are known
     fixed = with_sizes(program, dict(args.sizes or {}))
     found = explore(fixed, shared.settings(args, args.target))
     if args.number is not None and args.number > len(found):

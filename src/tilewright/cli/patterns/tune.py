@@ -51,11 +51,10 @@ def run(args: argparse.Namespace) -> int:
     deadline = arguments.deadline(args)
     program = shared.load_program(args)
     from tilewright.cli.progress import show_progress
-    from tilewright.patterns import type_of, with_sizes
+    from tilewright.patterns import with_sizes
     from tilewright.records import Records
     from tilewright.report import Progress
 
-    type_of(program)  # while the lines of the user's file are known
     fixed = with_sizes(program, shared.all_sizes(program, args))
     with Records(args.records) as records, show_progress(args.quiet) as progress:
         ranked, called = _ranked(fixed, args, progress)
