@@ -18,9 +18,13 @@ A row is a program and a target. Keys of the summary:
 - ``wrong``: those whose result differs by more than `TOLERANCE` of the largest number, in C or
   OpenCL.
 - ``refused_by_compiler``: those that gcc, Oclgrind's compiler or NVRTC does not take.
-- ``races``: kernels that Oclgrind reports. Null where Oclgrind is not installed: then
-  OpenCL runs on the first platform.
+- ``races``: kernels that Oclgrind reports also when their program runs alone. Null where Oclgrind
+  is not installed: then OpenCL runs on the first platform.
 - ``cpu_seconds``: of the whole run.
+
+An OpenCL row also has ``alarms``: the derived programs of which Oclgrind reports something when one
+process runs all programs of the row. It may then take written memory for uninitialised, so each of
+them runs again alone, and what Oclgrind says then is in ``races``. Alarms without races are false.
 """
 
 from __future__ import annotations
