@@ -24,9 +24,10 @@ from tilewright.patterns.codegen.generate import generate
 from tilewright.patterns.codegen.gpu import print_grid
 from tilewright.patterns.codegen.grid import GridKernel, ThreadGrid, grid_kernels
 from tilewright.patterns.codegen.host import print_header, print_host
+from tilewright.patterns.codegen.limits import exceeded, size_limits
 from tilewright.patterns.codegen.vectors import multiples, with_vectors
 from tilewright.patterns.errors import CompileError, LoweringError, PatternError
-from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern
+from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern, check_index_range
 from tilewright.patterns.places import about, located
 from tilewright.patterns.rewriting.lowering import default_grid
 
@@ -144,7 +145,10 @@ def grid_code(
         code = generate(default_grid(program), _name(name))
     try:
         code.body = with_vectors(code.body, multiples(requirements(program)), code.reserved)
-        return code, grid_kernels(code, launch)
+        kernels = grid_kernels(code, launch)
+        if wrong := exceeded(size_limits(code, kernels), {}):
+            raise LoweringError(wrong)
+        return code, kernels
     except LoweringError as error:
         raise LoweringError(located(str(error), program)) from None
 
@@ -182,11 +186,14 @@ def launch_sizes(
     name: str = "kernel",
     launch: ThreadGrid | None = None,
 ) -> dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]]:
-    """Return `launches` for known sizes."""
-    return {
-        kernel.name: (kernel.grid(sizes), kernel.launch.threads)
-        for kernel in grid_code(program, name, launch)[1]
-    }
+    """Return `launches` for known sizes.
+
+    Raises:
+        SizeError: the sizes are too large for 32-bit indices.
+    """
+    code, kernels = grid_code(program, name, launch)
+    check_index_range(size_limits(code, kernels), sizes)
+    return {k.name: (k.grid(sizes), k.launch.threads) for k in kernels}
 
 
 def launches(

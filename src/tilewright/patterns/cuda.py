@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.patterns import nodes as n
 from tilewright.patterns.codegen.code import Code
 from tilewright.patterns.codegen.grid import GridKernel
+from tilewright.patterns.codegen.limits import size_limits
 from tilewright.patterns.errors import CompileError
 from tilewright.patterns.kernel import Array, BoundKernel, CompiledPattern, check_index_range
 from tilewright.patterns.nvrtc import compile_cuda
@@ -124,6 +125,7 @@ class CudaKernel(CompiledPattern):
     ) -> None:
         super().__init__(program, code, source)
         self.kernels, self._driver = kernels, driver()
+        self._limits = size_limits(code, kernels)
         self.binary = compile_cuda(source, self._driver.architecture)
         self._driver.enter()
         names = [kernel.name for kernel in kernels]
@@ -137,7 +139,7 @@ class CudaKernel(CompiledPattern):
             sizes: values of sizes that no input's shape determines, by name.
 
         Raises:
-            SizeError: arrays or sizes do not fit the program, or an array is too long for 32-bit
+            SizeError: arrays or sizes do not fit the program, or are too large for 32-bit
                 indices.
             PatternError: an array has the wrong type, or the driver fails.
         """
@@ -150,8 +152,8 @@ class CudaKernel(CompiledPattern):
         import numpy as np
 
         given, known = self.prepare(arrays, sizes)
+        check_index_range(self._limits, known)
         made, cuda = self.memory(known), self._driver
-        check_index_range([*given.values(), *made.values()])
         cuda.enter()
         held: dict[str, Any] = {}
         for item in self.code.inputs:

@@ -12,7 +12,8 @@ from tilewright.arith import Poly, evaluate
 from tilewright.patterns import nodes as n
 from tilewright.patterns.binding import bind, conforming
 from tilewright.patterns.check import requirements, type_of
-from tilewright.patterns.codegen.code import MOST_ELEMENTS, Buffer, Code
+from tilewright.patterns.codegen.code import Buffer, Code
+from tilewright.patterns.codegen.limits import SizeLimit, exceeded
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.errors import SizeError
 from tilewright.patterns.places import about
@@ -34,15 +35,14 @@ class BoundKernel:
     result: Callable[[], Any]
 
 
-def check_index_range(arrays: Sequence[Array]) -> None:
-    """Check that 32-bit indices, which GPU kernels use, reach all elements of the arrays.
+def check_index_range(limits: Sequence[SizeLimit], known: Mapping[str, int]) -> None:
+    """Check that 32-bit indices, which GPU kernels use, suffice for known sizes.
 
     Raises:
-        SizeError: an array is too long.
+        SizeError: an array, an index or a loop is too long.
     """
-    most = max((a.size for a in arrays), default=0)
-    if most > MOST_ELEMENTS:
-        raise SizeError(f"an array of {most} elements; 32-bit indices reach {MOST_ELEMENTS}")
+    if wrong := exceeded(limits, known):
+        raise SizeError(wrong)
 
 
 class CompiledPattern:

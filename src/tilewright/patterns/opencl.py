@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.patterns import nodes as n
 from tilewright.patterns.codegen.code import Code
 from tilewright.patterns.codegen.grid import GridKernel
+from tilewright.patterns.codegen.limits import size_limits
 from tilewright.patterns.errors import CompileError
 from tilewright.patterns.kernel import BoundKernel, CompiledPattern, check_index_range
 
@@ -66,7 +67,7 @@ class OpenCLKernel(CompiledPattern):
         super().__init__(program, code, source)
         import pyopencl as cl
 
-        self.kernels = kernels
+        self.kernels, self._limits = kernels, size_limits(code, kernels)
         self._functions = [cl.Kernel(built, kernel.name) for kernel in kernels]
 
     def __call__(self, *arrays: Any, sizes: Mapping[str, int] | None = None) -> Any:
@@ -77,7 +78,7 @@ class OpenCLKernel(CompiledPattern):
             sizes: values of sizes that no input's shape determines, by name.
 
         Raises:
-            SizeError: arrays or sizes do not fit the program, or an array is too long for 32-bit
+            SizeError: arrays or sizes do not fit the program, or are too large for 32-bit
                 indices.
             PatternError: an array has the wrong type.
         """
@@ -91,8 +92,8 @@ class OpenCLKernel(CompiledPattern):
         import pyopencl as cl
 
         given, known = self.prepare(arrays, sizes)
+        check_index_range(self._limits, known)
         made = self.memory(known)
-        check_index_range([*given.values(), *made.values()])
         queue, flags = cl.CommandQueue(context()), cl.mem_flags
         held: dict[str, Any] = {}
         for item in self.code.inputs:

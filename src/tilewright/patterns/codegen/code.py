@@ -13,7 +13,7 @@ from tilewright.arith import Poly
 from tilewright.patterns.nodes import MapLevel, UserFun
 from tilewright.patterns.types import ScalarType
 
-# Limit per array on a device: indices are 32-bit numbers there, and kernels add two of them.
+# Limit per array on a device: indices are 32-bit numbers there, and kernels add some of them.
 MOST_ELEMENTS = 2**30
 
 

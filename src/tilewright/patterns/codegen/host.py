@@ -8,15 +8,19 @@ copies inputs to the first device, and results back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
+from tilewright.arith import Poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import SizeRequirement
 from tilewright.patterns.codegen.code import MOST_ELEMENTS, Buffer, Code
 from tilewright.patterns.codegen.grid import GridKernel
 from tilewright.patterns.codegen.host_devices import CUDA_INCLUDES, DEVICES
+from tilewright.patterns.codegen.limits import SizeLimit, size_limits
 from tilewright.patterns.codegen.printer import scratch
 from tilewright.patterns.codegen.words import C, Words
 
+MOST_ADDRESSED = 2**59  # elements of up to 8 bytes, with 64-bit addresses
 SIGN = {"c": "", "opencl": "", "cuda": 'extern "C" '}
 
 
@@ -43,7 +47,8 @@ extern "C" {{
 {comment}
  *
  * Arrays are contiguous, row by row. Returns 0; 1 if memory ran out; 2 if the sizes do not fit the
- * program; 3 if there is no device, or it fails.
+ * program; 3 if there is no device, or it fails. Kernels for GPUs index with 32 bits: sizes do not
+ * fit them if an array has over {MOST_ELEMENTS} elements.
  */
 {_signature(code, "")};
 
@@ -72,7 +77,7 @@ def print_host(
         requirements: the requirements on the sizes.
     """
     words = Words(C)
-    checks = _checks(code, words, target, requirements)
+    checks = _checks(code, words, target, kernels, requirements)
     body = _on_cpu(code, words) if target == "c" else _on_device(code, words, kernels)
     helpers = "".join(text + "\n\n" for text in words.helpers.values())
     run = f"{_signature(code, SIGN[target])} {{\n" + "\n".join([*checks, *body, "}", ""])
@@ -112,13 +117,20 @@ def _signature(code: Code, before: str) -> str:
 
 
 def _checks(
-    code: Code, words: Words, target: str, requirements: Sequence[SizeRequirement]
+    code: Code,
+    words: Words,
+    target: str,
+    kernels: Sequence[GridKernel],
+    requirements: Sequence[SizeRequirement],
 ) -> list[str]:
     """Return the lines that reject sizes which do not fit the program."""
     lines = [f"  if ({name} < 1) return 2;" for name in code.sizes]
-    if target != "c":
-        sizes = dict.fromkeys(words.index(buffer.size) for buffer in _arrays(code))
-        lines += [f"  if ((double)({size}) > {MOST_ELEMENTS}) return 2;" for size in sizes]
+    limits = size_limits(code, kernels) if target != "c" else _addressable(code)
+    lines += [
+        f"  if ({_double(limit.value, words)} > {limit.most}.0) return 2;"
+        for limit in limits
+        if limit.value.value is None
+    ]
     for requirement in requirements:
         top, bottom = requirement.value.fraction
         if requirement.kind == "whole":
@@ -131,6 +143,25 @@ def _checks(
         else:
             lines += _index_check(words, requirement)
     return lines
+
+
+def _addressable(code: Code) -> list[SizeLimit]:
+    """Return limits below which the bytes of arrays fit into 64 bits."""
+    sizes = dict.fromkeys(b.size for b in _arrays(code))
+    return [SizeLimit("an array has {} elements", size, MOST_ADDRESSED) for size in sizes]
+
+
+def _double(p: Poly, words: Words) -> str:
+    """Return an expression in double precision, which large sizes do not overflow."""
+    texts = []
+    for monomial, c in p.terms:
+        top, bottom = [f"{Fraction(c).numerator}.0"], [f"{Fraction(c).denominator}.0"]
+        for atom, power in monomial:
+            (top if power > 0 else bottom).extend([f"(double){words.atom(atom)}"] * abs(power))
+        top, bottom = (x[1:] if x[0] == "1.0" and x[1:] else x for x in (top, bottom))
+        below = "" if bottom == ["1.0"] else "".join(f" / {x}" for x in bottom)
+        texts.append(" * ".join(top) + below)
+    return " + ".join(texts)
 
 
 def _index_check(words: Words, requirement: SizeRequirement) -> list[str]:
