@@ -390,3 +390,35 @@ def test_every_kernel_of_explored_gpu_programs_has_threads(name):
         idle = [k for k in kernels if not any(v.level.kind in n.GRID_KINDS for v in loops(k.body))]
         assert len(idle) < len(kernels)
         assert not idle or name == "asum"
+
+
+LARGER = tp.fun(lambda a, b: tp.maximum(a, b), "larger", associative=True)
+EIGHT = np.arange(1, 9)
+
+
+@pytest.mark.parametrize("rule", [rw.partial_reduce(2), rw.strided_reduce(2)])
+@pytest.mark.parametrize("kind", [tp.f32, tp.i32])
+@pytest.mark.parametrize(
+    ("f", "start", "said"),
+    [(tp.add, 5, r"start 5 is not neutral: add\(5.* is 10"), (tp.mul, 2, "apply mul to 2 after")],
+)
+def test_a_start_that_is_not_neutral_is_not_repeated(rule, kind, f, start, said):
+    x = tp.array("x", kind[8])
+    for init in (start, kind(start)):
+        with pytest.raises(tp.RewriteError, match=said):
+            rw.apply(rule, x >> tp.reduce(f, init))
+    found = rw.explore(x >> tp.reduce(f, start), rw.ExplorationSettings(target="gpu", limit=20))
+    expected = tp.interpret(x >> tp.reduce(f, start), EIGHT.astype(kind.dtype))
+    for derivation in found:
+        assert tp.interpret(derivation.program, EIGHT.astype(kind.dtype)) == expected
+
+
+@pytest.mark.parametrize("rule", [rw.partial_reduce(2), rw.strided_reduce(2)])
+@pytest.mark.parametrize(
+    ("f", "start"),
+    [(tp.add, 0.0), (tp.add, -0.0), (tp.mul, 1.0), (LARGER, -np.inf), (LARGER, 5.0)],
+)
+def test_a_start_that_may_be_repeated(rule, f, start):
+    p = tp.array("x", tp.f32[8]) >> tp.reduce(f, float(start))
+    data = EIGHT.astype(np.float32)
+    assert tp.interpret(rw.apply(rule, p), data) == tp.interpret(p, data)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.arith import Poly, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.check import infer
+from tilewright.patterns.interpreter import scalar_value
 from tilewright.patterns.rewriting.rule import Change, Rule, Site, run_already
 from tilewright.patterns.scalar import Arg, ScalarOp
-from tilewright.patterns.types import ArrayType, ScalarType
+from tilewright.patterns.types import ArrayType, DataType, ScalarType
 
 LIFT = "Lift 2020, section 3.3"
 STEUWER = "Steuwer et al. 2015 (Lift's rewrite rules)"
@@ -34,7 +37,10 @@ def split_join(length: Poly | int) -> Rule:
 
 
 def partial_reduce(length: Poly | int) -> Rule:
-    """Return the rule that reduces chunks, then their results; ``f`` must be associative."""
+    """Return the rule that reduces chunks, then their results.
+
+    The function must be declared associative. A start that is a number must be neutral.
+    """
     k = poly(length)
 
     def step(site: Site) -> Change | str | None:
@@ -51,6 +57,8 @@ def partial_reduce(length: Poly | int) -> Rule:
             return f"it reduces {site.given.item} to {kind}: partial results have another type"
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
+        if reason := _counted_twice(first.f, first.init, kind):
+            return reason
         return Change(1, (n.SplitPattern(k), n.Map(first), first))
 
     after = f"split({k}) >> map(reduce(f, z)) >> reduce(f, z)"
@@ -108,6 +116,26 @@ interchange = Rule(
     _interchange,
     "no level runs the map or the reduction",
 )
+
+
+def _counted_twice(f: n.UserFun, init: n.Pattern, kind: DataType) -> str:
+    """Return why a reduction may not use its start once per chunk; an empty text if it may.
+
+    A start z may be repeated only if ``f(z, z) = z``. The sum needs 0 and the product 1; for
+    minimum and maximum, every number will do.
+    """
+    if not isinstance(init, n.Literal) or not isinstance(kind, ScalarType):
+        return ""
+    start = kind.dtype.type(init.value)
+    with np.errstate(all="ignore"):
+        twice = scalar_value(f.body, [start, start], (kind, kind), kind)
+    if np.array_equal(twice, start, equal_nan=kind.kind == "f"):
+        return ""
+    return (
+        f"its start {init.value} is not neutral: {f.name}({start}, {start}) is {twice}, and each "
+        f"chunk would start with it; start with a neutral value, and apply {f.name} to "
+        f"{init.value} afterwards"
+    )
 
 
 def commutative(f: n.UserFun) -> bool:
