@@ -320,3 +320,67 @@ def test_files_name_nodes_without_the_suffix_of_their_class():
     kinds = {entry["kind"] for entry in tp.to_json(program)["nodes"]}
     assert {"Split", "Map", "Op", "Const"} <= kinds
     assert tp.from_json(tp.to_json(program)) is program
+
+
+def mapped(function, kind):
+    return tp.array("k", kind[4]) >> tp.map(tp.fun(function, "f"))
+
+
+I32 = r"i32 holds whole numbers from -2147483648 to 2147483647: convert to i64"
+I64 = r"i64 holds whole numbers from -9223372036854775808 to 9223372036854775807: give"
+K = tp.array("k", tp.i32[4])
+L = tp.array("k", tp.i64[4])
+F = tp.array("k", tp.f32[4])
+OUTSIDE = {
+    "operand": (mapped(lambda a: a + 2**40, tp.i32), I32),
+    "negative": (mapped(lambda a: a + (-(2**31) - 1), tp.i32), I32),
+    "comparison": (mapped(lambda a: tp.where(a < 2**31, a, 0), tp.i32), I32),
+    "selection": (mapped(lambda a: tp.where(a < 2, a, 2**31), tp.i32), I32),
+    "without a type": (mapped(lambda a: tp.minimum(2**40, 3) + a, tp.i32), I32),
+    "result": (mapped(lambda a: 2**31, tp.i32), I32),
+    "conversion": (mapped(lambda a: tp.i32(2**31) + a, tp.i32), I32),
+    "converted nan": (mapped(lambda a: tp.i32(np.nan) + a, tp.i32), "i32 holds whole numbers only"),
+    "nan": (mapped(lambda a: a + np.nan, tp.i32), "combines i32 with the fraction nan"),
+    "long": (mapped(lambda a: a * 2**63, tp.i64), I64),
+    "float": (mapped(lambda a: a + 1e300, tp.f32), r"f32 holds finite numbers .*: convert to f64"),
+    "huge whole number": (mapped(lambda a: a + 10**400, tp.i64), I64),
+    "huge": (mapped(lambda a: a + 10**400, tp.f64), "f64 holds finite numbers"),
+    "start": (K >> tp.reduce(tp.add, 2**31), I32),
+    "start of a type": (K >> tp.reduce(tp.add, tp.i32(-(2**31) - 1)), I32),
+    "long start": (L >> tp.reduce(tp.add, -(2**63) - 1), I64),
+    "infinite start": (K >> tp.reduce(tp.add, tp.i32(np.inf)), "i32 holds whole numbers only"),
+    "float start": (F >> tp.reduce(tp.add, 1e39), "f32 holds finite numbers"),
+    "padding": (K >> tp.pad(1, 1, 2**31), I32),
+    "infinite padding": (K >> tp.pad(1, 1, np.inf), "array of values such as inf"),
+    "table": (tp.table([1, 2**31], tp.i32), I32),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_numbers_outside_of_their_type_are_refused(name):
+    program, said = OUTSIDE[name]
+    for use in (tp.type_of, tp.source):
+        with pytest.raises(tp.PatternTypeError, match=said):
+            use(program)
+
+
+@pytest.mark.parametrize("kind", [tp.i32, tp.i64])
+def test_the_least_and_the_largest_numbers_of_a_type_are_allowed(kind):
+    low, high = int(np.iinfo(kind.dtype).min), int(np.iinfo(kind.dtype).max)
+    data = np.array([low, low + 1, 0, high], kind.dtype)
+    zero, one = kind(0), kind(1)
+    programs = [
+        mapped(lambda a: tp.where(a <= low, one, zero) + tp.where(a < high, one, zero), kind),
+        mapped(lambda a: tp.maximum(tp.minimum(a, high), low), kind),
+        tp.array("k", kind[4]) >> tp.pad(1, 1, low) >> tp.map(tp.copy),
+        tp.array("k", kind[4]) >> tp.reduce(tp.fun(lambda a, b: tp.maximum(a, b), "larger"), low),
+        tp.table([low, high], kind) >> tp.map(tp.copy),
+    ]
+    for p in programs:
+        given = [data] if n.inputs(p) else []
+        assert np.array_equal(tp.compile(p)(*given), tp.interpret(p, *given))
+
+
+def test_infinity_and_rounded_numbers_are_allowed_for_fractions():
+    for number in (np.inf, -np.inf, 3.4028235e38, -3.4028235e38, 2**40, 1e-300):
+        tp.type_of(F >> tp.reduce(tp.add, number))

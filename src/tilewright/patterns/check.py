@@ -37,6 +37,7 @@ from tilewright.patterns.types import (
     boolean,
     i32,
     leaves,
+    misfit,
 )
 
 
@@ -199,6 +200,7 @@ def _reduce(p: n.Reduce, given: DataType) -> Result:
         needs = NONE
         if kinds[0].kind == "i" and isinstance(p.init.value, float):
             raise Mismatch(p, f"a start value of type {acc}", repr(p.init.value))
+        _fits(p, "a start value", p.init.value, kinds[0])
     else:
         acc, needs = infer(p.init, UNIT)
     found, more = infer(p.f, TupleType((acc, array.item)))
@@ -286,6 +288,7 @@ def _pad(p: n.Pad | n.PadValue, given: DataType) -> DataType:
                 kind.kind == "i" and isinstance(p.value, float)
             ):
                 raise Mismatch(p, f"an array of values such as {p.value!r}", str(given))
+            _fits(p, "padding", p.value, kind)
     return ArrayType(array.item, p.left + array.length + p.right)
 
 
@@ -362,7 +365,21 @@ def _par(p: n.Par, given: DataType) -> Result:
 def _literal(p: n.Literal, given: DataType) -> DataType:
     if p.type is None:
         raise Mismatch(p, "a type for its number, as in f32(0)", "none")
+    _fits(p, "a number", p.value, p.type, truncated=True)
     return p.type
+
+
+def _table(p: n.TablePattern, given: DataType) -> DataType:
+    for value in p.values:
+        _fits(p, "numbers", value, p.type, truncated=True)
+    return ArrayType(p.type, poly(len(p.values)))
+
+
+def _fits(
+    p: n.Pattern, what: str, value: bool | int | float, kind: ScalarType, truncated: bool = False
+) -> None:
+    if wrong := misfit(value, kind, truncated):
+        raise Mismatch(p, f"{what} of type {kind}", f"{value!r}: {wrong}")
 
 
 def scalars(given: DataType) -> tuple[ScalarType, ...] | None:
@@ -387,6 +404,8 @@ def _user(p: n.UserFun, given: DataType) -> DataType:
             raise Mismatch(p, f"{declared} as {name}", str(is_type))
     try:
         result = scalar.type_of(p.body, found)
+        if result is None:
+            scalar.check_result(p.body, found[0])
     except PatternTypeError as error:
         raise Mismatch(p, f"operands that fit ({error})", _shown(given)) from None
     return result if result is not None else found[0]
@@ -416,7 +435,7 @@ _RULES: dict[type[n.Pattern], Callable[..., Any]] = {
     n.Repeat: lambda p, given: ArrayType(given, p.length),
     n.Indices: lambda p, given: ArrayType(i32, p.length),
     n.Literal: _literal,
-    n.TablePattern: lambda p, given: ArrayType(p.type, poly(len(p.values))),
+    n.TablePattern: _table,
     n.Input: lambda p, given: p.type,
     n.UserFun: _user,
     n.To: lambda p, given: infer(p.f, given),

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.patterns.errors import PatternTypeError
 from tilewright.patterns.interned import InternedNode
-from tilewright.patterns.types import ScalarType, boolean, converted
+from tilewright.patterns.types import ScalarType, boolean, converted, misfit
 
 MOST_POWER = 8  # largest n for which x ** n becomes a product
 
@@ -272,7 +272,8 @@ def type_of(e: Expr, types: tuple[ScalarType, ...]) -> ScalarType | None:
     if isinstance(e, ScalarConst):
         return boolean if isinstance(e.value, bool) else None
     if isinstance(e, Cast):
-        type_of(e.x, types)
+        if type_of(e.x, types) is None:
+            _check_numbers(e, e.x, e.type, truncated=isinstance(e.x, ScalarConst))
         return e.type
     assert isinstance(e, ScalarOp)
     info, of = OPERATIONS[e.name], [type_of(x, types) for x in e.args]
@@ -301,10 +302,30 @@ def _check_operands(
     if result is not None and result.kind not in allowed:
         needed = {"n": "numbers", "f": "f32 or f64", "b": "boolean"}[info.takes]
         raise PatternTypeError(f"{text(e)} has operands of type {result}; it takes {needed}")
-    if result is not None and result.kind == "i":
-        for x, _ in operands:
-            if isinstance(x, ScalarConst) and isinstance(x.value, float):
-                raise PatternTypeError(f"{text(e)} combines {result} with the fraction {x.value}")
+    for x, t in operands:
+        if result is not None and t is None:
+            _check_numbers(e, x, result)
+
+
+def _check_numbers(e: Expr, x: Expr, type: ScalarType, truncated: bool = False) -> None:
+    """Check that the numbers of an operand ``x`` without a type fit the type that it takes."""
+    if isinstance(x, ScalarConst):
+        if type.kind == "i" and isinstance(x.value, float) and not truncated:
+            raise PatternTypeError(f"{text(e)} combines {type} with the fraction {x.value}")
+        if wrong := misfit(x.value, type, truncated):
+            raise PatternTypeError(f"{text(e)} has the number {x.value!r}, but {wrong}")
+    elif isinstance(x, ScalarOp) and OPERATIONS[x.name].gives == "same":
+        for part in x.args[1:] if x.name == "where" else x.args:
+            _check_numbers(e, part, type)
+
+
+def check_result(e: Expr, type: ScalarType) -> None:
+    """Check that an expression without a type can take the type of a function's result.
+
+    Raises:
+        PatternTypeError: the type cannot represent a number; the message has both.
+    """
+    _check_numbers(e, e, type)
 
 
 def parts(e: Expr) -> tuple[Expr, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import singledispatch
@@ -76,6 +77,38 @@ i64 = ScalarType("i64", "int64", "long", "i", 8)
 boolean = ScalarType("boolean", "bool", "bool", "b", 1)
 
 SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, boolean)}
+
+
+def misfit(value: bool | int | float, type: ScalarType, truncated: bool = False) -> str:
+    """Return why a type cannot represent a number; an empty text if it can.
+
+    Args:
+        value: the number.
+        type: the type.
+        truncated: whether a conversion drops the fraction, as in C.
+    """
+    if type is boolean or isinstance(value, bool):
+        return ""
+    if type.kind == "f":
+        info, kind = np.finfo(type.dtype), "finite numbers"
+        fits = not isinstance(value, int) and not math.isfinite(value)
+        if not fits and abs(value) <= float(np.finfo(np.float64).max):
+            with np.errstate(over="ignore"):
+                fits = bool(np.isfinite(type.dtype.type(value)))
+        low, high = float(info.min), float(info.max)
+    else:
+        range_, kind = np.iinfo(type.dtype), "whole numbers"
+        whole = isinstance(value, int) or (
+            math.isfinite(value) and (truncated or value.is_integer())
+        )
+        if not whole:
+            return f"{type} holds whole numbers only"
+        low, high = range_.min, range_.max
+        fits = low <= int(value) <= high
+    if fits:
+        return ""
+    cure = f"convert to {type.name[0]}64" if type.size == 4 else "give a number in this range"
+    return f"{type} holds {kind} from {low} to {high}: {cure}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,10 @@ class Words:
         if t is boolean:
             return "1" if value else "0"
         if t.kind == "i":
-            return str(int(value)) if value >= 0 else f"({int(value)})"
+            whole = int(value)
+            if whole == np.iinfo(t.dtype).min:  # C has no literal of it
+                return f"({whole + 1} - 1)" if t.size == 4 else f"({whole + 1}L - 1)"
+            return str(whole) if whole >= 0 else f"({whole})"
         rounded = t.dtype.type(value)
         if not np.isfinite(rounded):
             return "NAN" if np.isnan(rounded) else ("INFINITY" if rounded > 0 else "(-INFINITY)")
