@@ -8,7 +8,6 @@ over the exploration. The expected result is that of the program before any rewr
 C is compiled by gcc and run on two threads, both programs derived for CPUs and those for GPUs.
 OpenCL runs in Oclgrind, a simulator that reports races between threads, accesses out of bounds,
 and memory that is read before it is written. CUDA is compiled by NVRTC to a cubin and not run.
-Both have derivations that keep windows in registers; those for GPUs also some with vectors.
 Half of the launches have numbers of groups and threads that divide nothing.
 
 A row is a program and a target. Keys of the summary:
@@ -62,7 +61,7 @@ ODD_GROUPS = ((2, 1, 1), (1, 3, 1), (3, 2, 1))
 # Oclgrind lacks an instruction (freeze) that its compiler's optimiser makes.
 OPENCL_OPTIONS = ("-cl-opt-disable",)
 RISE = ("mm_cpu", "mm_gpu", "asum", "scal", "kmeans", "harris", "stencil")
-OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life", "heat")
+OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life")
 CALLED = {"mm_cpu": "matmul", "mm_gpu": "matmul_at", "stencil": "box"}  # names in `programs`
 LOG_KERNEL = re.compile(r"^\n?(?P<said>\S[^\n]*)\n\s+Kernel: kernel_(?P<number>\d+)_\d+", re.M)
 
@@ -124,13 +123,7 @@ def derived(name: str, target: str) -> list[Derived]:
     each: list[list[Derived]] = []
     for depth, times in DEPTHS:
         settings = rewriting.ExplorationSettings(
-            target,
-            tiles=TILES,
-            depth=depth,
-            times=times,
-            limit=EXPLORED,
-            sliding=True,
-            vectors=(2, 4),
+            target, tiles=TILES, depth=depth, times=times, limit=EXPLORED
         )
         each = []
         for of in starts:
