@@ -10,6 +10,7 @@ the interpreter), `features` and `ranking` (prediction of which kernel is fast),
 
 from tilewright.arith import sizes
 from tilewright.patterns import features, page, programs, ranking, rewriting, tuning
+from tilewright.patterns.binding import check_pattern
 from tilewright.patterns.build import (
     add,
     array,
@@ -111,6 +112,7 @@ __all__ = [
     "array",
     "at",
     "boolean",
+    "check_pattern",
     "clamp",
     "compile",
     "copy",

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.arith import NotWhole, Poly, Size, evaluate
+from tilewright.patterns.check import type_of
 from tilewright.patterns.errors import PatternError, SizeError
-from tilewright.patterns.nodes import Input
-from tilewright.patterns.places import located
+from tilewright.patterns.nodes import Input, Pattern, inputs
+from tilewright.patterns.places import about, located
 from tilewright.patterns.types import ScalarType, dimensions
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +30,17 @@ def check_names(inputs: Sequence[Input]) -> None:
         types = " and ".join(str(p.type) for p in same)
         said = f"two inputs are called {twice}, of types {types}; rename one"
         raise PatternError(located(said, same[1]))
+
+
+def check_pattern(program: Pattern) -> None:
+    """Check the types of a program and the names of its inputs.
+
+    Raises:
+        PatternError: they are wrong; the message has the line of the user's file.
+    """
+    type_of(program)
+    with about(program):
+        check_names(inputs(program))
 
 
 def conforming(inputs: Sequence[Input], arrays: Sequence[Any]) -> dict[str, Array]:

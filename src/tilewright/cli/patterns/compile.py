@@ -123,6 +123,8 @@ def _present(
 
 def _program(args: argparse.Namespace) -> tuple[Pattern, ThreadGrid | None, str]:
     """Return the program, its launch and the target."""
+    from tilewright.patterns import check_pattern
+
     if args.program is None or not args.program.endswith(".json"):
         if args.number is not None:
             raise TilewrightError("--number is for a .json file that derive or rank wrote")
@@ -130,7 +132,7 @@ def _program(args: argparse.Namespace) -> tuple[Pattern, ThreadGrid | None, str]
     if args.example is not None or args.arg:
         raise TilewrightError(f"{args.program} has the program: leave out --example and --arg")
     program, launch, derived_for = shared.read_entry(args.program, args.number or 1)
-    shared.check_program(program)
+    check_pattern(program)
     usual = "c" if derived_for == "c" else "opencl"
     return program, launch, args.target or usual
 

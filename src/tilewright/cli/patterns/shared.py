@@ -48,25 +48,11 @@ def load_program(args: argparse.Namespace) -> Pattern:
         TilewrightError: none or two are named, the name is unknown, the user's code fails, or the
             program is not well typed.
     """
+    from tilewright.patterns import check_pattern
+
     program = _named(args)
-    check_program(program)
+    check_pattern(program)
     return program
-
-
-def check_program(program: Pattern) -> None:
-    """Check the types of a program and the names of its inputs.
-
-    Raises:
-        PatternError: they are wrong; the message has the line of the user's file.
-    """
-    from tilewright.patterns import type_of
-    from tilewright.patterns.binding import check_names
-    from tilewright.patterns.nodes import inputs
-    from tilewright.patterns.places import about
-
-    type_of(program)
-    with about(program):
-        check_names(inputs(program))
 
 
 def _named(args: argparse.Namespace) -> Pattern:

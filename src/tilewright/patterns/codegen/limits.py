@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from tilewright.arith import Boundary, Div, LoopVariable, Mod, Poly, Size, at_least_zero, evaluate
-from tilewright.arith.atoms import Atom
+from tilewright.arith import (
+    Atom,
+    Boundary,
+    Div,
+    LoopVariable,
+    Mod,
+    Poly,
+    Size,
+    at_least_zero,
+    evaluate,
+)
 from tilewright.patterns.codegen.code import (
     MOST_ELEMENTS,
     Allocate,
