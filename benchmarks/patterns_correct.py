@@ -21,9 +21,10 @@ A row is a program and a target. Keys of the summary:
   is not installed: then OpenCL runs on the first platform.
 - ``cpu_seconds``: of the whole run.
 
-An OpenCL row also has ``alarms``: the derived programs of which Oclgrind reports something when one
-process runs all programs of the row. It may then take written memory for uninitialised, so each of
-them runs again alone, and what Oclgrind says then is in ``races``. Alarms without races are false.
+An OpenCL row also has ``alarms``: the number of programs with errors in Oclgrind's report on one
+process that runs the whole row. Such a process can make Oclgrind take written memory for
+uninitialised. Each of these programs therefore runs again alone, and errors that Oclgrind reports
+again are in ``races``. Alarms without races are false.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 from support.gpu_features import features
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
-from tilewright.halide.analysis.summaries import estimated_boxes
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.legality.check import Limits, check
@@ -121,6 +121,7 @@ def sample_gpu(
     """
     boxes = estimated_boxes(View(algorithm)) if boxes is None else boxes
     scalars = algorithm.symbols if scalars is None else scalars
+    base = Analysis(View(algorithm), boxes, scalars, specialize=True)
     limits = Limits(machine.max_threads_per_block, machine.shared_per_block)
     searches: dict[float, RandomSearch] = {}
     seen: set[int] = set()
@@ -131,16 +132,8 @@ def sample_gpu(
         weight = float(random.choice([0.25, 1.0, 1.0, 4.0]))
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             if weight not in searches:
-                inlined = choose_inlined(
-                    algorithm,
-                    boxes,
-                    scalars,
-                    load_weight=weight,
-                    cache_bytes=machine.l2_bytes,
-                )
-                searches[weight] = RandomSearch(
-                    algorithm, machine, boxes, scalars, inlined, constants
-                )
+                inlined = choose_inlined(base, load_weight=weight, cache_bytes=machine.l2_bytes)
+                searches[weight] = RandomSearch(base, machine, inlined, constants)
             search = searches[weight]
             temperature = float(random.choice(TEMPERATURES))
             spread = float(random.choice(SPREADS))

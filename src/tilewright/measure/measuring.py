@@ -116,11 +116,12 @@ class _ThreadServers:
     def __init__(self) -> None:
         self.servers: dict[tuple[str, ...], Workers] = {}
         self.thread = threading.current_thread().name
-        _all_servers.add(self)
+        with _listing:
+            _all_servers.add(self)
 
     def close(self) -> None:
         """Close them."""
-        for workers in self.servers.values():
+        for workers in list(self.servers.values()):  # its thread may add one meanwhile
             workers.close()
 
     def __del__(self) -> None:
@@ -128,6 +129,7 @@ class _ThreadServers:
 
 
 _all_servers: weakref.WeakSet[_ThreadServers] = weakref.WeakSet()
+_listing = threading.Lock()  # held to add to them or to list them
 _ended: set[str] = set()  # beginnings of the names of threads that measure no more
 
 
@@ -137,7 +139,9 @@ def end_servers(prefix: str) -> None:
     The result is ``crashed``.
     """
     _ended.add(prefix)
-    for servers in list(_all_servers):
+    with _listing:
+        known = list(_all_servers)
+    for servers in known:
         if servers.thread.startswith(prefix):
             servers.close()
 

@@ -57,10 +57,10 @@ def full(algorithm, name):
     return found
 
 
-def analysed(algorithm, *inlined):
+def analysed(algorithm, *inlined, specialize=False):
     """An analysis at the estimated sizes, with the Funcs named inlined."""
     view = View(algorithm, frozenset(full(algorithm, name) for name in inlined))
-    return Analysis(view, estimated_boxes(view), algorithm.symbols)
+    return Analysis(view, estimated_boxes(view), algorithm.symbols, specialize)
 
 
 def kernel_of(algorithm, output, members=(), inlined=()):

@@ -3,10 +3,8 @@
 import halide as hl
 import numpy as np
 import pytest
-from gpu_pipelines import full
+from gpu_pipelines import analysed, full
 
-from tilewright.halide.analysis.inlining import View
-from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu import grouping_search, scheduler
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
@@ -23,8 +21,7 @@ GPU = gpu("rtx2080ti")
 def searching(output):
     algorithm = load(output)
     inlined = frozenset(f.name for f in algorithm.funcs if f.name.startswith("image_im"))
-    boxes = estimated_boxes(View(algorithm))
-    return GroupingSearch(algorithm, GPU, boxes, algorithm.symbols, inlined), full(
+    return GroupingSearch(analysed(algorithm, specialize=True), GPU, inlined), full(
         algorithm, "output"
     )
 

@@ -2,15 +2,13 @@
 
 import halide as hl
 import pytest
-from gpu_pipelines import full
+from gpu_pipelines import analysed, full
 
-from tilewright.halide.analysis.inlining import TooLarge, View
+from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.summaries import (
-    Analysis,
     Load,
     OpCount,
     StageSummary,
-    estimated_boxes,
 )
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Loop, Type
@@ -51,9 +49,7 @@ def test_next_to_nothing(callees, operations, expected):
 def inliner(outputs, cache_bytes=float("inf")):
     """Of a pipeline, with the wrapper of its image inlined."""
     algorithm = load(outputs)
-    view = View(algorithm)
-    base = Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
-    found = _Inliner(base, 1.0, cache_bytes, GpuConstants())
+    found = _Inliner(analysed(algorithm, specialize=True), 1.0, cache_bytes, GpuConstants())
     found.inlined.add(full(algorithm, "image_im"))
     found.analysis = found.analysis.toggled(full(algorithm, "image_im"))
     return found, full(algorithm, "inner")

@@ -1,10 +1,8 @@
 from itertools import pairwise
 
 import halide as hl
-from gpu_pipelines import bare, khwz
+from gpu_pipelines import analysed, bare, khwz
 
-from tilewright.halide.analysis.inlining import View
-from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 
@@ -12,8 +10,7 @@ x, y = hl.vars("x y")
 
 
 def inlined(algorithm, **options):
-    boxes = estimated_boxes(View(algorithm))
-    return {bare(n) for n in choose_inlined(algorithm, boxes, algorithm.symbols, **options)}
+    return {bare(n) for n in choose_inlined(analysed(algorithm, specialize=True), **options)}
 
 
 def image(dims=2):

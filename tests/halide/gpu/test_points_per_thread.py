@@ -3,12 +3,11 @@
 import halide as hl
 import numpy as np
 import pytest
+from gpu_pipelines import analysed
 from test_scheduler import SMALL_GPU, assert_right, example
 
 from tilewright.halide.analysis.gpu_launches import launches
-from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import sized_nest
-from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.schedule import Split
@@ -24,12 +23,10 @@ SHAPES = [(2, 1), (1, 4), (2, 2)]
 
 
 def planned(algorithm, machine, points):
-    boxes = estimated_boxes(View(algorithm))
-    inlined = choose_inlined(
-        algorithm, boxes, algorithm.symbols, cache_bytes=machine.l2_bytes, load_weight=1.0
-    )
+    base = analysed(algorithm, specialize=True)
+    inlined = choose_inlined(base, cache_bytes=machine.l2_bytes, load_weight=1.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        search = GroupingSearch(algorithm, machine, boxes, algorithm.symbols, inlined)
+        search = GroupingSearch(base, machine, inlined)
         return search.plan(Options(points=points))
 
 

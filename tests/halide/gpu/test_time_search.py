@@ -7,7 +7,7 @@ from dataclasses import replace
 import halide as hl
 import numpy as np
 import pytest
-from gpu_pipelines import bare, khwz, matmul, pyramid
+from gpu_pipelines import analysed, bare, khwz, matmul, pyramid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from tilewright.halide import schedule
 from tilewright.halide.analysis.gpu_launches import launches, middle_launches
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
-from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu import group_times, time_search
@@ -72,11 +71,9 @@ def task_of(algorithm, machine=GPU):
 
 
 def searching(algorithm, machine=GPU):
-    boxes = estimated_boxes(View(algorithm))
-    inlined = choose_inlined(
-        algorithm, boxes, algorithm.symbols, load_weight=1.0, cache_bytes=machine.l2_bytes
-    )
-    return GroupingSearch(algorithm, machine, boxes, algorithm.symbols, inlined)
+    base = analysed(algorithm, specialize=True)
+    inlined = choose_inlined(base, load_weight=1.0, cache_bytes=machine.l2_bytes)
+    return GroupingSearch(base, machine, inlined)
 
 
 # --- the time of a group --------------------------------------------------------------------------

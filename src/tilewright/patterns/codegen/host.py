@@ -47,8 +47,8 @@ extern "C" {{
 {comment}
  *
  * Arrays are contiguous, row by row. Returns 0; 1 if memory ran out; 2 if the sizes do not fit the
- * program; 3 if there is no device, or it fails. Kernels for GPUs index with 32 bits: sizes do not
- * fit them if an array has over {MOST_ELEMENTS} elements.
+ * program; 3 if there is no device, or it fails. A GPU kernel has 32-bit indices, so that sizes are
+ * also refused if an array has over {MOST_ELEMENTS} elements.
  */
 {_signature(code, "")};
 

@@ -12,10 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Func
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
 from tilewright.halide.schedulers.analytic.gpu.capability import (
@@ -44,22 +42,20 @@ from tilewright.machines import GpuMachine
 
 
 class GroupingSearch:
-    """Searches groupings and tilings of one pipeline, for a given set of inlined Funcs."""
+    """Searches groupings and tilings of one pipeline, for a given set of inlined Funcs.
+
+    `base` is the analysis of the pipeline with nothing inlined.
+    """
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        base: Analysis,
         machine: GpuMachine,
-        boxes: Mapping[str, Box],
-        scalars: Mapping[str, float],
         inlined: frozenset[str],
         constants: GpuConstants | None = None,
-        base: Analysis | None = None,
     ) -> None:
-        self.algorithm = algorithm
+        self.algorithm = algorithm = base.view.algorithm
         self.machine = machine
-        if base is None:
-            base = Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.analysis = base.with_inlined(inlined)
         self.view = self.analysis.view
         self.model = CostModel(residency(machine), constants)

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.halide.analysis.bounds import Box, stage_env
-from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
+from tilewright.halide.analysis.bounds import stage_env
+from tilewright.halide.analysis.inlining import TooLarge, may_inline
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.execution.atomic_additions import is_atomic_addition
-from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
 # Selections, comparisons and conversions, which cost less than arithmetic.
@@ -32,29 +30,21 @@ CHEAP = frozenset("cast select and or not eq ne lt le gt ge min max reinterpret"
 
 
 def choose_inlined(
-    algorithm: Algorithm,
-    boxes: Mapping[str, Box],
-    scalars: Mapping[str, float],
+    base: Analysis,
     *,
     load_weight: float = 1.0,
     cache_bytes: float = math.inf,
     constants: GpuConstants | None = None,
-    base: Analysis | None = None,
 ) -> frozenset[str]:
     """Return the Funcs to inline.
 
     Args:
-        algorithm: The pipeline.
-        boxes: Required region of each output.
-        scalars: Expected value of each symbol.
+        base: The analysis of the pipeline with nothing inlined.
         load_weight: Factor on the cost of loads; the higher it is, the more Funcs are inlined.
         cache_bytes: Size of the last-level cache, in bytes.
         constants: The model's constants, by default `GpuConstants()`.
-        base: The analysis with nothing inlined, if there is one.
     """
     c = constants or GpuConstants()
-    if base is None:
-        base = Analysis(View(algorithm), boxes, scalars, specialize=True)
     inliner = _Inliner(base, c.load_cost * load_weight, cache_bytes, c)
     inliner.trivial()
     inliner.greedy()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -67,9 +66,8 @@ def schedule_gpu(
     # Unbounded regions have infinite ends, whose differences may be NaN.
     with np.errstate(invalid="ignore", over="ignore"):
         first = Options(mode, any_size=any_size)
-        searches = _GroupingSearches(
-            algorithm, machine, boxes, scalars, constants or GpuConstants()
-        )
+        base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+        searches = _GroupingSearches(base, machine, constants or GpuConstants())
         if objective == "time" and can_predict(machine):
             try:
                 found = _fastest(searches, first, k)
@@ -82,41 +80,26 @@ def schedule_gpu(
 
 @dataclass
 class _GroupingSearches:
-    """The searches of one pipeline, one per setting of `Options.inline`."""
+    """The searches of one pipeline, one per setting of `Options.inline`.
 
-    algorithm: Algorithm
+    `base` is the analysis with nothing inlined.
+    """
+
+    base: Analysis
     machine: GpuMachine
-    boxes: Mapping[str, Box]
-    scalars: Mapping[str, float]
     constants: GpuConstants
     known: dict[bool, GroupingSearch] = field(default_factory=dict)
-
-    @cached_property
-    def base(self) -> Analysis:
-        """The analysis with nothing inlined."""
-        return Analysis(View(self.algorithm), self.boxes, self.scalars, specialize=True)
 
     def __getitem__(self, inline: bool) -> GroupingSearch:
         """Return the search for a value of `Options.inline`."""
         if inline not in self.known:
             inlined = choose_inlined(
-                self.algorithm,
-                self.boxes,
-                self.scalars,
+                self.base,
                 load_weight=1.0 if inline else self.constants.cautious_load,
                 cache_bytes=self.machine.l2_bytes,
                 constants=self.constants,
-                base=self.base,
             )
-            self.known[inline] = GroupingSearch(
-                self.algorithm,
-                self.machine,
-                self.boxes,
-                self.scalars,
-                inlined,
-                self.constants,
-                self.base,
-            )
+            self.known[inline] = GroupingSearch(self.base, self.machine, inlined, self.constants)
         return self.known[inline]
 
 
@@ -135,7 +118,7 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
         cautious = TimeSearch(GroupTimes(searches[False]), first)
         less = cautious.best()
         pool += [(less, cautious)] if less is not None else []
-    found = Chosen(searches.algorithm)
+    found = Chosen(searches.base.view.algorithm)
     found.offer(first_plan)
     for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
         if len(found.accepted) < k:
@@ -145,7 +128,7 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
 
 def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
     """Return up to `k` distinct schedules: that of Sioutas 2020, then others in order of cost."""
-    found = Chosen(searches.algorithm)
+    found = Chosen(searches.base.view.algorithm)
     for options in _variations(first, k):
         if len(found.accepted) >= k:
             break

@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN
-from tilewright.halide.analysis.summaries import estimated_boxes
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
@@ -52,14 +52,9 @@ def suited_gpu(
     if not members:
         return []
     with np.errstate(invalid="ignore", over="ignore"):
-        search = GroupingSearch(
-            algorithm,
-            machine,
-            estimated_boxes(View(algorithm)),
-            algorithm.symbols,
-            inlined,
-            constants,
-        )
+        view = View(algorithm)
+        base = Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
+        search = GroupingSearch(base, machine, inlined, constants)
         groups = tuple(members.values())
         if objective == "time" and can_predict(machine):
             timed = TimeSearch(GroupTimes(search), Options(mode))
