@@ -9,7 +9,7 @@ happen. Cache lines are counted by walking all iterations of all threads of all 
 Keys of the summary:
 
 - ``kernels``: the number of kernels compared.
-- ``mismatches``: kernels whose feature for loads or stores (global, local or private) or for
+- ``mismatches``: kernels whose feature for loads or stores (global, local or private), arithmetic or
   barriers differs from the number counted.
 - ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by more
   than `LINE_TOLERANCE`. Both count accesses at a border like those in the interior of the grid,
@@ -78,7 +78,10 @@ def compared(name: str, program: Any) -> Iterator[dict[str, Any]]:
                 f"{memory}_{what}s": [getattr(total, f"{memory}_{what}s").value, seen[what, memory]]
                 for memory in MEMORIES
                 for what in ("load", "store")
-            } | {"barriers": [total.barriers.value, seen["barrier"]]}
+            } | {
+                "barriers": [total.barriers.value, seen["barrier"]],
+                "arithmetic": [total.arithmetic.value, seen["arithmetic"]],
+            }
             yield {
                 "program": name,
                 "candidate": number,

@@ -11,6 +11,7 @@ import pytest
 import tilewright.patterns as tp
 from tilewright.cli import main
 from tilewright.cli.patterns.shared import FORMAT, VERSION
+from tilewright.patterns.features import TABLE_1
 from tilewright.patterns.ranking import FEATURES, MeasuredProgram, write_measured
 
 PROGRAM = """
@@ -122,6 +123,7 @@ def test_kernels_are_ranked_by_an_estimate(path, tmp_path, capsys):
 def test_kernels_are_ranked_by_what_was_measured(path, tmp_path, capsys, model):
     rng = np.random.default_rng(0)
     features = rng.uniform(1, 100, (40, len(FEATURES)))
+    features[:, TABLE_1:] = rng.integers(0, 10, (40, len(FEATURES) - TABLE_1))  # may be none
     features[:, FEATURES.index("lines_per_access")] = rng.uniform(1, 32, 40)
     seconds = 1e-6 * features[:, FEATURES.index("lines_per_access")] ** 2
     file = tmp_path / "measured.json"
@@ -131,7 +133,10 @@ def test_kernels_are_ranked_by_what_was_measured(path, tmp_path, capsys, model):
     assert code == 0
     data = json.loads(text)
     assert data["model"] == f"{model} from 40 measured kernels"
-    assert 0 < data["derived"][0]["predicted"] <= 1.5
+    best, worst = data["derived"][0], data["derived"][-1]
+    assert 0 < worst["predicted"] <= best["predicted"]
+    lines = [item["features"]["lines_per_access"] for item in (best, worst)]
+    assert lines[0] <= lines[1]
 
 
 needs_compiler = pytest.mark.skipif(

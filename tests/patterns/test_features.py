@@ -32,6 +32,7 @@ def test_counts_equal_what_threads_do(launch):
             found = {f"{s}_{what}s": seen[what, s] for s in SPACES for what in ("load", "store")}
             assert {k: getattr(total, k).value for k in found} == found, str(p)
             assert total.barriers == seen["barrier"]
+            assert total.arithmetic == seen["arithmetic"]
             lines = kernel_features(kernel, {}).lines_per_access
             assert np.isclose(lines, lines_by_brute_force(kernel, {}), rtol=1e-9), str(p)
             checked += 1
@@ -113,5 +114,7 @@ def test_sizes_that_do_not_fit_are_refused():
 
 def test_features_are_a_vector():
     (found,) = features(tiled())
-    assert found.vector().shape == (15,)
+    assert found.vector().shape == (18,)
+    assert [*found.table_1(), *found.vector()[15:]] == [*found.vector()]
+    assert found.table_1()[-1] == found.loop_bodies
     assert np.isfinite(found.vector()).all()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright.patterns as tp
+from tilewright.patterns.features import TABLE_1
 from tilewright.patterns.ranking import (
     FEATURES,
     FromRunTimes,
@@ -32,6 +33,8 @@ def measured(name, seed, points=60, noise=0.02, sizes=None):
     rng = np.random.default_rng(seed)
     features = rng.uniform(1, 50, (points, COUNT))
     features[:, FEATURES.index("barriers")] = 0  # the same everywhere
+    loads = FEATURES.index("global_loads")
+    features[:, TABLE_1:] = 2 * features[:, loads : loads + 1]  # arithmetic follows the loads
     cost = features[:, 0] + 3 * features[:, 5] + 10 * features[:, 8]
     seconds = (seed + 1) * 1e-6 * cost * np.exp(noise * rng.normal(size=points))
     return MeasuredProgram(name, sizes or {"N": 512}, features, seconds)
@@ -100,7 +103,7 @@ def test_points_that_do_not_vary_are_predicted_by_their_mean():
         (lambda: NearestNeighbours().fit([[1.0]], [np.inf]), "leave failed points out"),
         (lambda: NearestNeighbours().fit([1.0], [1]), "one row for each point"),
         (lambda: NearestNeighbours().fit(np.eye(3), [1, 1, 1]).predict(np.eye(2)), "2 features"),
-        (lambda: MeasuredProgram("a", {}, np.eye(2), [1, 1]), "15 features"),
+        (lambda: MeasuredProgram("a", {}, np.eye(2), [1, 1]), "18 features"),
         (lambda: MeasuredProgram("a", {}, np.ones((1, COUNT)), [0.0]), "not above 0"),
         (lambda: quality(measured("a", 0), np.full(60, np.nan)), "is not finite"),
         (lambda: leave_one_program_out([measured("a", 0)] * 2, NearestNeighbours), "called a"),
@@ -242,7 +245,7 @@ def test_measured_programs_are_kept_in_files(tmp_path):
         ({"programs": 3}, "a program cannot be read"),
         ({"programs": [{"program": "a"}]}, "'sizes' is missing"),
         ({"programs": [{"program": "a", "sizes": 3}]}, "a program cannot be read"),
-        ({"programs": [{"program": "a", "sizes": {}, "features": [[1]], "seconds": [1]}]}, "15"),
+        ({"programs": [{"program": "a", "sizes": {}, "features": [[1]], "seconds": [1]}]}, "18"),
     ],
 )
 def test_other_files_are_refused(tmp_path, change, said):

@@ -12,10 +12,17 @@ from by_hand import computed
 
 from tilewright.arith import evaluate
 from tilewright.patterns.codegen import code as c
+from tilewright.patterns.scalar import ScalarOp, parts
 
 
 class Broken(AssertionError):
     """What a kernel must not do."""
+
+
+def operators(e):
+    """The different operators and functions applied in an expression."""
+    inner = set().union(*(operators(part) for part in parts(e)))
+    return inner | {e} if isinstance(e, ScalarOp) else inner
 
 
 class Memory:
@@ -156,6 +163,7 @@ class Thread:
         if isinstance(v, c.IndexValue):
             return np.int32(evaluate(v.index, self.known))
         if isinstance(v, c.FunctionCall):
+            self.run.counts["arithmetic"] += len(operators(v.function.body))
             result = computed(v.function.body, [self.value(a) for a in v.args])
             return v.type.dtype.type(result)
         inside = 0 <= evaluate(v.index, self.known) < evaluate(v.length, self.known)

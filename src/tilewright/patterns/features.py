@@ -21,7 +21,18 @@ from tilewright.arith import Poly, evaluate, poly
 from tilewright.patterns import nodes as n
 from tilewright.patterns.cache_lines import mean_lines
 from tilewright.patterns.check import requirements
-from tilewright.patterns.codegen.code import Barrier, Block, BufferLoad, ForLoop, lanes_of, loads
+from tilewright.patterns.codegen.code import (
+    Barrier,
+    Block,
+    BufferLoad,
+    ForLoop,
+    FunctionCall,
+    Statement,
+    all_values,
+    lanes_of,
+    loads,
+    values_of,
+)
 from tilewright.patterns.codegen.code import Store as StoreStatement
 from tilewright.patterns.codegen.grid import (
     DIMS,
@@ -32,8 +43,10 @@ from tilewright.patterns.codegen.grid import (
 )
 from tilewright.patterns.compiling import grid_code
 from tilewright.patterns.nodes import GRID_KINDS
+from tilewright.patterns.scalar import operations
 
 MEMORIES = ("global", "local", "private")
+TABLE_1 = 15  # features in Table 1 of the paper, the first fields of `Features`
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,7 @@ class Counts:
     """Totals over all threads of a kernel, in the program's sizes.
 
     Private loads and stores are accesses to private arrays, such as the windows of `slide_seq`.
+    ``arithmetic`` counts operators and functions in user functions, for each lane of a vector.
     ``if_statements``, ``loop_bodies`` and ``barriers`` count one execution per thread.
     """
 
@@ -50,6 +64,7 @@ class Counts:
     local_stores: Poly
     private_loads: Poly
     private_stores: Poly
+    arithmetic: Poly
     barriers: Poly
     if_statements: Poly
     loop_bodies: Poly
@@ -57,7 +72,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of Table 1 of the paper: sizes in threads and bytes, counts per thread."""
+    """Sizes in threads and bytes, and counts per thread.
+
+    The first 15 are those of Table 1 of the paper (`table_1`). It has neither private accesses nor
+    arithmetic.
+    """
 
     global_size_0: float
     global_size_1: float
@@ -74,10 +93,17 @@ class Features:
     barriers: float
     if_statements: float
     loop_bodies: float
+    private_stores: float
+    private_loads: float
+    arithmetic: float
 
     def vector(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return the features in the order of the fields, ``(15,)``."""
+        """Return the features in the order of the fields, ``(18,)``."""
         return np.array([getattr(self, f.name) for f in fields(self)])
+
+    def table_1(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return the features of Table 1 of the paper, ``(15,)``."""
+        return self.vector()[:TABLE_1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +220,9 @@ def _control(
     tally: dict[str, Poly],
     known: Mapping[str, int],
 ) -> None:
+    arithmetic = sum(_operations(s) for s in block if not isinstance(s, ForLoop))
+    if arithmetic:
+        tally["arithmetic"] += arithmetic * _executions(kernel, around, known)
     for s in block:
         if isinstance(s, Barrier):
             tally["barriers"] += _executions(kernel, around, known)
@@ -208,6 +237,12 @@ def _control(
         elif form == "if":
             tally["if_statements"] += _executions(kernel, around, known)
         _control(kernel, s.body, (*around, s), tally, known)
+
+
+def _operations(s: Statement) -> int:
+    """Return the operations of user functions in a statement that is no loop."""
+    values = [v for value in values_of(s) for v in all_values(value)]
+    return sum(operations(v.function.body) for v in values if isinstance(v, FunctionCall))
 
 
 def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:

@@ -349,6 +349,18 @@ def flops(e: Expr) -> int:
     return count(e)
 
 
+def operations(e: Expr) -> int:
+    """Return the operators and functions in an expression; shared parts count once."""
+    seen: set[Expr] = set()
+    open_ = [e]
+    while open_:
+        part = open_.pop()
+        if part not in seen:
+            seen.add(part)
+            open_ += parts(part)
+    return sum(isinstance(part, ScalarOp) for part in seen)
+
+
 def uses(e: Expr, index: int) -> int:
     """Return how often the parameter with this index occurs."""
     if isinstance(e, Arg):

@@ -222,7 +222,7 @@ def _count_statement(s: Statement, around: _Around, found: CpuFeatures) -> None:
         indices.append(s.index)
         found.stores += times
     called = [v for value in values_of(s) for v in all_values(value) if isinstance(v, FunctionCall)]
-    operations = times * sum(_operations(v.function.body) for v in called)
+    operations = times * sum(scalar.operations(v.function.body) for v in called)
     found.calls += times * len(called)
     found.operations += operations
     atoms = {atom for index in indices_of(s) for atom in index.all_atoms()}
@@ -239,18 +239,6 @@ def _count_statement(s: Statement, around: _Around, found: CpuFeatures) -> None:
         stride = _stride(index, around.loops[-1][0], around.inside)
         found.contiguous += times * (stride in (0, 1))
         found.irregular += times * (stride is None)
-
-
-def _operations(e: scalar.Expr) -> int:
-    """Return the operations of an expression; shared parts count once."""
-    seen: set[scalar.Expr] = set()
-    open_ = [e]
-    while open_:
-        part = open_.pop()
-        if part not in seen:
-            seen.add(part)
-            open_ += scalar.parts(part)
-    return sum(isinstance(part, scalar.ScalarOp) for part in seen)
 
 
 def _stride(
