@@ -239,6 +239,48 @@ def test_straight_code_may_use_all_registers(monkeypatch):
     assert best.seconds == free.seconds
 
 
+def spilling_from(monkeypatch, funcs):
+    """Let every kernel with at least that many stages be expected to spill; return the search."""
+    monkeypatch.setattr(
+        group_times,
+        "needed_registers",
+        lambda kernel, _: 200.0 if len(kernel.stages) >= funcs else 10.0,
+    )
+    return TimeSearch(GroupTimes(searching(pyramid())), Options())
+
+
+def limits(monkeypatch, **changes):
+    monkeypatch.setattr(time_search, "SEARCH", replace(time_search.SEARCH, **changes))
+
+
+def test_what_the_search_starts_with_is_replaced_if_it_would_spill(monkeypatch):
+    free = spilling_from(monkeypatch, 100).best()
+    most = max(len(each.group.members) for each in free.groups)
+    assert most > 1
+    # All plans of the largest group spill, so it is cut in two.
+    limits(monkeypatch, spill_slack=10.0)
+    found = spilling_from(monkeypatch, most).best()
+    assert max(each.registers for each in found.groups) == 10.0
+    assert max(len(each.group.members) for each in found.groups) < most
+    assert len(found.groups) > len(free.groups)
+    names = [
+        sorted(bare(name) for each in made.groups for name in each.group.members)
+        for made in (free, found)
+    ]
+    assert names[0] == names[1]
+
+
+def test_a_plan_that_would_spill_stays_where_all_others_are_much_slower(monkeypatch):
+    free = spilling_from(monkeypatch, 100).best()
+    most = max(len(each.group.members) for each in free.groups)
+    for changes in ({"spill_slack": 1.0}, {"spill_slack": 10.0, "unspilled_effort": 0}):
+        with monkeypatch.context() as patch:
+            limits(patch, **changes)
+            found = spilling_from(patch, most).best()
+            assert max(each.registers for each in found.groups) == 200.0
+            assert found.seconds == free.seconds
+
+
 def test_the_effort_is_bounded(monkeypatch):
     algorithm = chain(8)
     least = 2 * 9  # the groups that a search starts from, the input's boundary with them

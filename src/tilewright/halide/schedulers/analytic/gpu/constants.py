@@ -285,6 +285,15 @@ class GpuSearch(UnknownSizes):
         "registers",
         "fitted: as `register_address`; of these, kernels spill from 68 on, less a margin of 12",
     )
+    spill_slack: float = constant(
+        1.05, RATIO, "chosen: time of a schedule without spills over that of one with them"
+    )
+    unspilled_cuts: int = constant(
+        6, COUNT, "chosen: of a group that would spill, twice as many as are tried for time"
+    )
+    unspilled_effort: int = constant(
+        200, "stages", "chosen: what replacing plans that would spill may take beyond `most_timed`"
+    )
     most_steps: tuple[int, ...] = constant(
         (2, 4, 8), "iterations", "chosen: of a reduction that are unrolled together"
     )

@@ -13,7 +13,7 @@ are reproducible.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,8 @@ from tilewright.halide.schedulers.diversity import LEAST_SHARE
 
 # Points per thread along x and y that every large group is tried with first (chosen).
 FIRST_POINTS = ((1, 4), (2, 2))
+# Points per thread that groups which would spill are tried with at the end (chosen).
+FEWER_POINTS = ((1, 2), (2, 1), (1, 1))
 # Limits of the threads per block that are tried at the end (chosen).
 THREADS = (512, 256, 128, 64)
 
@@ -231,7 +233,7 @@ class TimeSearch:
             now = self._changed(now, _with(mode="overlapped"))
         for _ in range(SEARCH.other_tiles):
             now = self._changed(now, _other_tile)
-        return now
+        return self._unspilled(now)
 
     def _changed(self, now: TimedSchedule, change: Change) -> TimedSchedule:
         """Return the schedule with `change` applied to every large group that it makes faster."""
@@ -255,6 +257,55 @@ class TimeSearch:
         made = self._made([faster.get(each, each) for each in now.groups])
         return made if made.seconds < now.seconds else now
 
+    # --- registers ----------------------------------------------------------------------------
+
+    def _unspilled(self, now: TimedSchedule) -> TimedSchedule:
+        """Return the schedule without plans that are expected to spill, where others exist.
+
+        Such a plan is replaced by the fastest plan of its group that fits the registers. If there
+        is none, the group is cut in two where the larger part has the fewest members: each needs
+        registers for its sizes and addresses, and kernels with many are underestimated. The
+        schedule may then take at most `SEARCH.spill_slack` of its time.
+        """
+        most = SEARCH.spill_slack * now.seconds
+        effort = self.times.spent + SEARCH.unspilled_effort
+        for each in now.groups:
+            if _fits(each):
+                continue
+            kept = [group for group in now.groups if group is not each]
+            for replacements in (
+                self._fitting_plans(each, effort),
+                self._fitting_cuts(each, effort),
+            ):
+                pairs = [(_largest(parts), self._made([*kept, *parts])) for parts in replacements]
+                pairs = [(size, made) for size, made in pairs if made.seconds <= most]
+                if pairs:
+                    now = min(pairs, key=lambda pair: (pair[0], pair[1].seconds))[1]
+                    break
+        return now
+
+    def _fitting_plans(self, each: TimedGroup, effort: int) -> Iterator[list[TimedGroup]]:
+        """Yield the plans of a group that fit; none is tried after `effort` stages were counted."""
+        changed = [replace(each.options, points=points) for points in FEWER_POINTS]
+        changed += [replace(self.first, max_threads=threads) for threads in THREADS]
+        for options in changed:
+            if len(each.group.members) <= self._left(effort):
+                self._timed([(each.group, options)])
+        yield from ([other] for other in self._tried[each.group] if _fits(other))
+
+    def _fitting_cuts(self, each: TimedGroup, effort: int) -> Iterator[list[TimedGroup]]:
+        """Yield the parts of each cut of a group if all of them have plans that fit."""
+        for groups in cuts(self.search.model, each.plan, each.group)[: SEARCH.unspilled_cuts]:
+            if len(each.group.members) > self._left(effort):
+                return
+            plain = self._timed((group, self.first) for group in groups)
+            alike = self._timed((group, each.options) for group in groups)
+            pairs = zip(plain, alike, strict=True)
+            fastest = [_fastest(part for part in pair if part and _fits(part)) for pair in pairs]
+            parts = [part for part in fastest if part is not None]
+            if len(parts) == len(groups):
+                yield parts
+
     # --- times --------------------------------------------------------------------------------
 
     def _large(self, now: TimedSchedule) -> list[TimedGroup]:
@@ -275,6 +326,16 @@ class TimeSearch:
     def _made(self, groups: Iterable[TimedGroup]) -> TimedSchedule:
         ordered = tuple(sorted(groups, key=lambda each: self._order[each.group.output]))
         return TimedSchedule(ordered, sum(part.seconds for part in self.times.times(ordered)))
+
+
+def _fits(each: TimedGroup) -> bool:
+    """Return whether a group's plan is not expected to spill registers."""
+    return each.registers <= SEARCH.most_estimated_registers
+
+
+def _largest(parts: Iterable[TimedGroup]) -> int:
+    """Return the most Funcs that a group computes."""
+    return max(len(part.group.members) for part in parts)
 
 
 def _in_registers(other: TimedGroup, each: TimedGroup) -> bool:
