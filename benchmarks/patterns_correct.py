@@ -1,9 +1,9 @@
 """Derived programs against the interpreter: C, OpenCL under Oclgrind, and CUDA machine code.
 
-21 programs: Lift's eight stencils, RISE's seven programs, and six others. Each is derived at three
-kinds of sizes: numbers that tiles divide, numbers that most do not divide (tiles then reach over
-the border), and open sizes. Of the derived programs, `WANTED` are taken per target, evenly spread
-over the exploration. The expected result is that of the program before any rewriting.
+21 programs: Lift's eight stencils, RISE's seven programs, and six others. Each is derived at
+three kinds of sizes: numbers that tiles divide, numbers that most do not divide (tiles then reach
+over the border), and open sizes. Of the derived programs, `WANTED` are taken per target, evenly
+spread over the exploration. The expected result is that of the program before any rewriting.
 
 C is compiled by gcc and run on two threads, both programs derived for CPUs and those for GPUs.
 OpenCL runs in Oclgrind, a simulator that reports races between threads, accesses out of bounds,
@@ -19,18 +19,22 @@ A row is a program and a target. Keys of the summary:
 - ``refused_by_compiler``: those that gcc, Oclgrind's compiler or NVRTC does not take.
 - ``races``: kernels that Oclgrind reports also when their program runs alone. Null where Oclgrind
   is not installed: then OpenCL runs on the first platform.
+- ``unconfirmed_alarms``: programs that Oclgrind reports only when they run after others. Null as
+  above.
 - ``cpu_seconds``: of the whole run.
 
 An OpenCL row also has ``alarms``: the number of programs with errors in Oclgrind's report on one
 process that runs the whole row. Such a process can make Oclgrind take written memory for
-uninitialised. Each of these programs therefore runs again alone, and errors that Oclgrind reports
-again are in ``races``. Alarms without races are false.
+uninitialised. Each of these programs therefore runs again, alone in a process: errors that
+Oclgrind reports again are in ``races``, and the others in ``unconfirmed_alarms``.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import multiprocessing
+import os
 import re
 import resource
 import shutil
@@ -39,6 +43,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -301,60 +306,92 @@ def in_cuda(name: str, found: Sequence[Derived]) -> dict[str, Any]:
     return row
 
 
-def part(name: str) -> list[dict[str, Any]]:
-    """The rows of one program; runs in a process of its own, inside Oclgrind where it is found."""
+def rows_of(name: str, simulator: bool) -> list[dict[str, Any]]:
+    """The rows of one program. This process never opens OpenCL, so that its children can."""
     on_grid = launched(derived(name, "gpu"))
-    return [
-        in_c(name, [*derived(name, "c"), *on_grid]),
-        in_opencl(name, on_grid),
-        in_cuda(name, on_grid),
-    ]
+    opencl = confirmed(name, on_grid, simulator)  # first: C starts threads, and a fork has none
+    return [in_c(name, [*derived(name, "c"), *on_grid]), opencl, in_cuda(name, on_grid)]
 
 
-def alone(name: str, number: int) -> None:
-    """Run one derived program in OpenCL."""
-    in_opencl(name, launched(derived(name, "gpu"))[number:][:1])
+def confirmed(name: str, found: Sequence[Derived], simulator: bool) -> dict[str, Any]:
+    """The row of OpenCL, with what Oclgrind says.
+
+    In a process that runs several programs, Oclgrind may take written memory for uninitialised.
+    So each alarm is confirmed by running that program in a process that runs no other.
+
+    Args:
+        name: the program.
+        found: its derived programs.
+        simulator: whether OpenCL is Oclgrind's.
+    """
+    row, alarms = apart(partial(in_opencl, name, found))
+    if not simulator:
+        return row
+    row |= {"alarms": len(alarms), "unconfirmed_alarms": []}
+    for number, text in sorted(alarms.items()):
+        alone, again = apart(partial(in_opencl, name, found[number : number + 1]))
+        if alone["refused"]:
+            sys.exit(f"{name} {number}: not compiled alone: {alone['refused']}")
+        if again:
+            row["races"] += [[number, said] for said in again.values()]
+        else:
+            row["unconfirmed_alarms"].append([number, *described(found[number]), text])
+    return row
 
 
-def simulated(oclgrind: str | None, *asked: str) -> tuple[str, dict[int, str]]:
-    """Run this script in Oclgrind: what it prints, and alarms by number of the derived program."""
+def apart(work: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], dict[int, str]]:
+    """Do work in a forked process, with an Oclgrind and a log of its own.
+
+    A fork has the derived programs without deriving them again. Oclgrind reads where its log is
+    when OpenCL is opened, and writes every message through at once.
+
+    Args:
+        work: what it returns can be pickled.
+
+    Returns:
+        What the work returns, and Oclgrind's first alarm about each program, by its number.
+    """
+    forking = multiprocessing.get_context("fork")
+    receiver, sender = forking.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        simulator = [oclgrind, "--data-races", "--uninitialized", "--log", str(log)]
-        command = [*simulator, "--max-errors", "100000"] if oclgrind else []
-        argv = [*command, sys.executable, __file__, *asked]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+
+        def child() -> None:
+            os.environ["OCLGRIND_LOG"] = str(log)
+            sender.send(work())
+
+        process = forking.Process(target=child)
+        process.start()
+        sender.close()
+        try:
+            returned = receiver.recv()
+        except EOFError:
+            process.join()
+            sys.exit(f"a process that runs OpenCL ended with {process.exitcode}")
+        process.join()
         said = log.read_text(errors="replace") if log.exists() else ""
-    if done.returncode:
-        sys.exit(f"{asked}: {done.stderr[-3000:]}")
     alarms = dict(reversed([(int(m["number"]), m["said"]) for m in LOG_KERNEL.finditer(said)]))
     if said.strip() and not alarms:
-        sys.exit(f"{asked}: Oclgrind says {said[:1000]}")
-    return done.stdout, alarms
+        sys.exit(f"Oclgrind says {said[:1000]}")
+    return returned, alarms
 
 
 def made_apart(name: str, oclgrind: str | None) -> list[dict[str, Any]]:
-    """The rows of `part`, with what Oclgrind says.
-
-    In a process that runs several programs, Oclgrind may take written memory for uninitialised.
-    So each alarm is confirmed by running that program alone.
-    """
-    printed, alarms = simulated(oclgrind, "--row", name)
-    rows: list[dict[str, Any]] = json.loads(printed.splitlines()[-1])
-    for number in sorted(alarms):
-        confirmed = simulated(oclgrind, "--alone", name, str(number))[1]
-        rows[1]["races"] += [[number, text] for text in confirmed.values()]
-    rows[1]["alarms"] = len(alarms)
+    """The rows of a program, from a process that finds Oclgrind where others find OpenCL."""
+    simulator = [oclgrind, "--data-races", "--uninitialized", "--max-errors", "100000"]
+    argv = [sys.executable, __file__, "--row", name]
+    command = [*simulator, *argv, "--simulated"] if oclgrind else argv
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{name}: {done.stderr[-3000:]}")
+    rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return rows
 
 
 def main() -> None:
     """Check each program and write the result."""
     if sys.argv[1:2] == ["--row"]:
-        print(json.dumps(part(sys.argv[2])))
-        return
-    if sys.argv[1:2] == ["--alone"]:
-        alone(sys.argv[2], int(sys.argv[3]))
+        print(json.dumps(rows_of(sys.argv[2], simulator=sys.argv[3:] == ["--simulated"])))
         return
     everything = list(builders())
     args = common.arguments(__doc__.splitlines()[0], everything).parse_args()
@@ -375,7 +412,8 @@ def main() -> None:
         rows += piece["rows"]
         seconds += piece["cpu_seconds"]
         for row in piece["rows"]:
-            mistakes = {k: len(row[k]) for k in ("wrong", "refused", "races")}
+            counted = ("wrong", "refused", "races", "unconfirmed_alarms")
+            mistakes = {k: len(row[k]) for k in counted if k in row}
             print(f"{name:12} {row['target']:6} {row['expressions']:4} {mistakes}", flush=True)
     summary = {
         "programs": len({row["program"] for row in rows}),
@@ -384,6 +422,9 @@ def main() -> None:
         "wrong": sum(len(row["wrong"]) for row in rows),
         "refused_by_compiler": sum(len(row["refused"]) for row in rows),
         "races": sum(len(row["races"]) for row in rows) if oclgrind else None,
+        "unconfirmed_alarms": (
+            sum(len(row.get("unconfirmed_alarms", ())) for row in rows) if oclgrind else None
+        ),
         "cpu_seconds": seconds,
     }
     common.write(args, "patterns_correct", rows, summary, oclgrind=bool(oclgrind))
