@@ -1,6 +1,6 @@
 """Derived programs against the interpreter: C, OpenCL under Oclgrind, and CUDA machine code.
 
-21 programs: Lift's eight stencils, RISE's seven programs, and six others. Each is derived at
+22 programs: Lift's eight stencils, RISE's seven programs, and seven others. Each is derived at
 three kinds of sizes: numbers that tiles divide, numbers that most do not divide (tiles then reach
 over the border), and open sizes. Of the derived programs, `WANTED` are taken per target, evenly
 spread over the exploration. The expected result is that of the program before any rewriting.
@@ -8,6 +8,7 @@ spread over the exploration. The expected result is that of the program before a
 C is compiled by gcc and run on two threads, both programs derived for CPUs and those for GPUs.
 OpenCL runs in Oclgrind, a simulator that reports races between threads, accesses out of bounds,
 and memory that is read before it is written. CUDA is compiled by NVRTC to a cubin and not run.
+Both have derivations that keep windows in registers; those for GPUs also some with vectors.
 Half of the launches have numbers of groups and threads that divide nothing.
 
 A row is a program and a target. Keys of the summary:
@@ -67,7 +68,7 @@ ODD_GROUPS = ((2, 1, 1), (1, 3, 1), (3, 2, 1))
 # Oclgrind lacks an instruction (freeze) that its compiler's optimiser makes.
 OPENCL_OPTIONS = ("-cl-opt-disable",)
 RISE = ("mm_cpu", "mm_gpu", "asum", "scal", "kmeans", "harris", "stencil")
-OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life")
+OTHER_PROGRAMS = ("dot", "gemv", "nbody", "convolution", "softmax", "life", "heat")
 CALLED = {"mm_cpu": "matmul", "mm_gpu": "matmul_at", "stencil": "box"}  # names in `programs`
 LOG_KERNEL = re.compile(r"^\n?(?P<said>\S[^\n]*)\n\s+Kernel: kernel_(?P<number>\d+)_\d+", re.M)
 
@@ -129,7 +130,13 @@ def derived(name: str, target: str) -> list[Derived]:
     each: list[list[Derived]] = []
     for depth, times in DEPTHS:
         settings = rewriting.ExplorationSettings(
-            target, tiles=TILES, depth=depth, times=times, limit=EXPLORED
+            target,
+            tiles=TILES,
+            depth=depth,
+            times=times,
+            limit=EXPLORED,
+            sliding=True,
+            vectors=(2, 4),
         )
         each = []
         for of in starts:
