@@ -314,7 +314,14 @@ def in_cuda(name: str, found: Sequence[Derived]) -> dict[str, Any]:
 
 
 def rows_of(name: str, simulator: bool) -> list[dict[str, Any]]:
-    """The rows of one program. This process never opens OpenCL, so that its children can."""
+    """The rows of one program. This process never opens OpenCL, so that its children can.
+
+    Raises:
+        CompileError: NVRTC is not installed; without it every program would count as refused.
+    """
+    from tilewright.patterns import nvrtc
+
+    nvrtc.library()
     on_grid = launched(derived(name, "gpu"))
     opencl = confirmed(name, on_grid, simulator)  # first: C starts threads, and a fork has none
     return [in_c(name, [*derived(name, "c"), *on_grid]), opencl, in_cuda(name, on_grid)]
