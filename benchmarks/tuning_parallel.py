@@ -5,7 +5,8 @@ values of a smooth problem with interactions. The target is the median over seed
 sequential evaluations. For each seed, one run is sequential and one has 8 workers; both continue
 until they have found a configuration as good as the target, or have used three times as many
 evaluations. `evaluations_ratio` and `wall_ratio` are medians over seeds with 8 workers, divided by
-those of the sequential runs. With --dask, the workers are a local Dask cluster's processes.
+those of the sequential runs; their intervals hold 95% of the ratios over seeds that are drawn again
+with replacement. With --dask, the workers are a local Dask cluster's processes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
+
 import tuning_common
 from tilewright.tuning import Trial, Tuner, tune
 from tuning_overhead import objective, problem
@@ -25,6 +28,7 @@ from tuning_overhead import objective, problem
 WORKERS = 8
 BUDGET = 40
 AT_ONCE = 5  # sequential runs; more would wait for the machine's cores
+DRAWS = 2000  # of the seeds, for the intervals
 
 
 class Reached(KeyboardInterrupt):
@@ -67,6 +71,22 @@ def median(rows: list[dict[str, Any]], key: str) -> float:
     return statistics.median(math.inf if row[key] is None else row[key] for row in rows)
 
 
+def interval(
+    parallel: list[dict[str, Any]], sequential: list[dict[str, Any]], key: str
+) -> list[float]:
+    """The bounds of 95% of the ratios of medians over seeds drawn with replacement.
+
+    The target stays the same. Both lists have the same seeds in the same places.
+    """
+    rng = np.random.default_rng(0)
+    ratios = []
+    for places in rng.integers(0, len(parallel), (DRAWS, len(parallel))):
+        ours, theirs = (median([rows[i] for i in places], key) for rows in (parallel, sequential))
+        ratios.append(ours / theirs)
+    ratios.sort()
+    return [ratios[round(0.025 * DRAWS)], ratios[round(0.975 * DRAWS) - 1]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=15)
@@ -96,9 +116,11 @@ def main() -> None:
         "evaluations": evaluations[0],
         "sequential_evaluations": evaluations[1],
         "evaluations_ratio": evaluations[0] / evaluations[1],
+        "evaluations_ratio_interval": interval(parallel, sequential, "evaluations_to_target"),
         "seconds": seconds[0],
         "sequential_seconds": seconds[1],
         "wall_ratio": seconds[0] / seconds[1],
+        "wall_ratio_interval": interval(parallel, sequential, "reached_in"),
         "workers": WORKERS,
         "executor": "dask" if args.dask else "threads",
     }
