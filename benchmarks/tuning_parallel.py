@@ -5,8 +5,8 @@ values of a smooth problem with interactions. The target is the median over seed
 sequential evaluations. For each seed, one run is sequential and one has 8 workers; both continue
 until they have found a configuration as good as the target, or have used three times as many
 evaluations. `evaluations_ratio` and `wall_ratio` are medians over seeds with 8 workers, divided by
-those of the sequential runs; their intervals hold 95% of the ratios over seeds that are drawn again
-with replacement. With --dask, the workers are a local Dask cluster's processes.
+those of the sequential runs; 95% of the ratios over seeds drawn again with replacement are between
+their `low` and `high`. With --dask, the workers are a local Dask cluster's processes.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def median(rows: list[dict[str, Any]], key: str) -> float:
 
 
 def interval(
-    parallel: list[dict[str, Any]], sequential: list[dict[str, Any]], key: str
-) -> list[float]:
+    name: str, parallel: list[dict[str, Any]], sequential: list[dict[str, Any]], key: str
+) -> dict[str, float]:
     """The bounds of 95% of the ratios of medians over seeds drawn with replacement.
 
     The target stays the same. Both lists have the same seeds in the same places.
@@ -84,7 +84,8 @@ def interval(
         ours, theirs = (median([rows[i] for i in places], key) for rows in (parallel, sequential))
         ratios.append(ours / theirs)
     ratios.sort()
-    return [ratios[round(0.025 * DRAWS)], ratios[round(0.975 * DRAWS) - 1]]
+    low, high = ratios[round(0.025 * DRAWS)], ratios[round(0.975 * DRAWS) - 1]
+    return {f"{name}_low": low, f"{name}_high": high}
 
 
 def main() -> None:
@@ -116,11 +117,11 @@ def main() -> None:
         "evaluations": evaluations[0],
         "sequential_evaluations": evaluations[1],
         "evaluations_ratio": evaluations[0] / evaluations[1],
-        "evaluations_ratio_interval": interval(parallel, sequential, "evaluations_to_target"),
+        **interval("evaluations_ratio", parallel, sequential, "evaluations_to_target"),
         "seconds": seconds[0],
         "sequential_seconds": seconds[1],
         "wall_ratio": seconds[0] / seconds[1],
-        "wall_ratio_interval": interval(parallel, sequential, "reached_in"),
+        **interval("wall_ratio", parallel, sequential, "reached_in"),
         "workers": WORKERS,
         "executor": "dask" if args.dask else "threads",
     }
