@@ -9,8 +9,8 @@ happen. Cache lines are counted by walking all iterations of all threads of all 
 Keys of the summary:
 
 - ``kernels``: the number of kernels compared.
-- ``mismatches``: kernels whose feature for loads or stores (global, local or private), arithmetic or
-  barriers differs from the number counted.
+- ``mismatches``: kernels whose feature for loads or stores (global, local or private), arithmetic
+  or barriers differs from the number counted.
 - ``line_mismatches``: kernels whose cache lines for each access differ from the brute force by more
   than `LINE_TOLERANCE`. Both count accesses at a border like those in the interior of the grid,
   which is the paper's definition of the feature (section 4.4).
