@@ -6,9 +6,9 @@ Lift's eight stencils at `SIZES` squared, on one thread and on two:
   threads (`tuning.tune_kernels`), and the fastest right one is kept. They are ranked by the paper's
   model, which has learnt from the points of the other stencils that come along.
 - plain C: ``support/plain_stencils.c``, the loops that a person would write first, compiled by
-  ``gcc -O3 -march=native``; for two threads, the rows are shared out by OpenMP. Ours also gets
-  flags for mathematical functions and divisions (`patterns.compiling`), which explain part of the
-  gain where there are any.
+  ``gcc -O3 -march=native``; for two threads, the rows are shared out by OpenMP.
+- plain C with our flags: the same loops, compiled with the flags that our kernels get
+  (`patterns.compiling`), which change mathematical functions and divisions.
 - Numba, where it is installed: ``support/numba_stencils.py``, the same loops with ``fastmath``.
 - Halide: ``support/halide_stencils.py`` as `tilewright.schedule` schedules it for that number of
   cores (mode ``oneshot``), compiled ahead of time.
@@ -23,8 +23,9 @@ message in ``failed``.
 
 Keys of the summary; ratios are time of the other over ours, so more is better:
 
-- ``vs_plain_c``, ``vs_halide``, ``vs_numba``: geometric means over all rows of stencils; with
-  ``_1`` and ``_2`` over those of one and two threads, with ``_least`` the worst row.
+- ``vs_plain_c``, ``vs_plain_c_same_flags``, ``vs_halide``, ``vs_numba``: geometric means over all
+  rows of stencils; with ``_1`` and ``_2`` over those of one and two threads, with ``_least`` the
+  worst row.
 - ``mm_vs_openblas``: the smallest ratio of the products.
 - ``wrong``, ``failed``: results outside of the tolerance, and contenders that failed.
 """
@@ -57,6 +58,7 @@ PAUSE_SECONDS = 0.005  # longer than a thread of OpenMP spins when it waits for 
 LEAST_SECONDS = 0.005  # of runs that are timed together
 TOLERANCE = 1e-4  # of the largest number, as in patterns_correct
 PLAIN_FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+PLAIN = ("plain_c", "plain_c_same_flags")
 REGISTER_TILES = ((4, 16), (6, 16), (8, 16))  # rows and columns of the sums that are kept
 ROWS = (64, 128, 192, 256)  # that a strip of the packed matrix is read for
 STRIP = 16  # columns of the packed matrix
@@ -170,12 +172,21 @@ def support(name: str) -> Any:
     return common.load_module(common.HERE / "support" / f"{name}.py")
 
 
-def plain_library(folder: Path) -> ctypes.CDLL:
-    """The plain loops, compiled."""
-    library = folder / "plain_stencils.so"
+def plain_libraries(folder: Path) -> dict[str, ctypes.CDLL]:
+    """The plain loops compiled by contender: with usual flags, and with those of our kernels."""
+    from tilewright.patterns.compiling import FLAGS, compiler, options
+
     text = common.HERE / "support" / "plain_stencils.c"
-    subprocess.run(["gcc", *PLAIN_FLAGS, "-o", str(library), str(text), "-lm"], check=True)
-    return ctypes.CDLL(str(library))
+    commands = {
+        "plain_c": ["gcc", *PLAIN_FLAGS],
+        "plain_c_same_flags": [compiler(), *FLAGS, *options()],
+    }
+    found = {}
+    for name, command in commands.items():
+        library = folder / f"{name}.so"
+        subprocess.run([*command, "-o", str(library), str(text), "-lm"], check=True)
+        found[name] = ctypes.CDLL(str(library))
+    return found
 
 
 def compared(
@@ -211,11 +222,12 @@ def stencil_row(
 
     program = STENCILS[name].build(size, size)
     inputs = random_inputs(program, None, 0)
-    made = {k: np.empty((size, size), np.float32) for k in ("plain_c", "numba", "halide")}
-    function = getattr(plain_library(folder), name)
-    arguments: list[Any] = [a.ctypes.data_as(ctypes.c_void_p) for a in (*inputs, made["plain_c"])]
-    arguments += [ctypes.c_long(size), ctypes.c_long(size), ctypes.c_int(threads)]
-    runs: dict[str, Run] = {"plain_c": lambda: function(*arguments)}
+    made = {k: np.empty((size, size), np.float32) for k in (*PLAIN, "numba", "halide")}
+    runs: dict[str, Run] = {}
+    for kind, library in plain_libraries(folder).items():
+        pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (*inputs, made[kind])]
+        sizes = (ctypes.c_long(size), ctypes.c_long(size), ctypes.c_int(threads))
+        runs[kind] = partial(getattr(library, name), *pointers, *sizes)
     row: dict[str, Any] = {"program": name, "size": size, "threads": threads, "failed": {}}
     peers: dict[str, Callable[[], Run]] = {
         "numba": lambda: support("numba_stencils").bound(name, [*inputs, made["numba"]], threads),
@@ -265,7 +277,7 @@ def halide_library(name: str, size: int, threads: int, folder: Path) -> Path:
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of the claim."""
     found: dict[str, Any] = {}
-    for key in ("vs_plain_c", "vs_halide", "vs_numba"):
+    for key in (*(f"vs_{kind}" for kind in PLAIN), "vs_halide", "vs_numba"):
         stencils = [row for row in rows if key in row]
         if not stencils:
             continue
