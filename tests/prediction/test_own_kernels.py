@@ -117,3 +117,12 @@ def test_runs_recorded_before_a_file_was_changed_are_not_looked_up(tmp_path):
     assert set(before) == {"code", "ranges", "code.py"}
     code.write_text("two")
     assert {name for name, value in keys().items() if value != before[name]} == {"code.py"}
+
+
+def test_files_are_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "code.py").write_text("", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    kernel = from_callable(leaves, {"n": (1, 9)}, "n", files=["code.py"])
+    monkeypatch.chdir("/")
+    _, arguments = kernel.origin
+    assert list(from_callable(**arguments).variants) == list(kernel.variants)

@@ -60,6 +60,8 @@ def from_callable(
     """
     spaces = _spaces(ranges)
     Complexity(complexity, tuple(spaces))
+    # Workers make the kernel again; they may have been started in another folder.
+    files = [str(Path(file).resolve()) for file in files]
     called = getattr(function, "__name__", "function").strip("<>")
     made = _UserKernel(name or called, spaces, make, reference)
     arguments = {
