@@ -124,5 +124,6 @@ def test_files_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kernel = from_callable(leaves, {"n": (1, 9)}, "n", files=["code.py"])
     monkeypatch.chdir("/")
+    assert kernel.origin is not None
     _, arguments = kernel.origin
     assert list(from_callable(**arguments).variants) == list(kernel.variants)
