@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 import tuning_common
+from tilewright.measure.statistics import bootstrap_interval
 from tilewright.tuning import Trial, Tuner, tune
 from tuning_overhead import objective, problem
 
 WORKERS = 8
 BUDGET = 40
 AT_ONCE = 5  # sequential runs; more would wait for the machine's cores
-DRAWS = 2000  # of the seeds, for the intervals
 
 
 class Reached(KeyboardInterrupt):
@@ -78,14 +78,17 @@ def interval(
 
     The target stays the same. Both lists have the same seeds in the same places.
     """
-    rng = np.random.default_rng(0)
-    ratios = []
-    for places in rng.integers(0, len(parallel), (DRAWS, len(parallel))):
-        ours, theirs = (median([rows[i] for i in places], key) for rows in (parallel, sequential))
-        ratios.append(ours / theirs)
-    ratios.sort()
-    low, high = ratios[round(0.025 * DRAWS)], ratios[round(0.975 * DRAWS) - 1]
-    return {f"{name}_low": low, f"{name}_high": high}
+    ours, theirs = (
+        np.array([math.inf if row[key] is None else row[key] for row in rows])
+        for rows in (parallel, sequential)
+    )
+
+    def ratio(places: Any, axis: int) -> Any:
+        picked = np.asarray(places, dtype=int)
+        return np.median(ours[picked], axis=axis) / np.median(theirs[picked], axis=axis)
+
+    found = bootstrap_interval(range(len(parallel)), statistic=ratio)
+    return {f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def main() -> None:

@@ -26,12 +26,9 @@ from tilewright.patterns.codegen.code import (
     Block,
     BufferLoad,
     ForLoop,
-    FunctionCall,
-    Statement,
-    all_values,
+    calls,
     lanes_of,
     loads,
-    values_of,
 )
 from tilewright.patterns.codegen.code import Store as StoreStatement
 from tilewright.patterns.codegen.grid import (
@@ -220,7 +217,7 @@ def _control(
     tally: dict[str, Poly],
     known: Mapping[str, int],
 ) -> None:
-    arithmetic = sum(_operations(s) for s in block if not isinstance(s, ForLoop))
+    arithmetic = sum(operations(call.function.body) for s in block for call in calls(s))
     if arithmetic:
         tally["arithmetic"] += arithmetic * _executions(kernel, around, known)
     for s in block:
@@ -237,12 +234,6 @@ def _control(
         elif form == "if":
             tally["if_statements"] += _executions(kernel, around, known)
         _control(kernel, s.body, (*around, s), tally, known)
-
-
-def _operations(s: Statement) -> int:
-    """Return the operations of user functions in a statement that is no loop."""
-    values = [v for value in values_of(s) for v in all_values(value)]
-    return sum(operations(v.function.body) for v in values if isinstance(v, FunctionCall))
 
 
 def lines_per_access(kernel: GridKernel, known: Mapping[str, int]) -> float:

@@ -214,6 +214,11 @@ def lanes_of(access: BufferLoad | Store) -> int:
     return len(value.lanes) if isinstance(value, Vector) else 1
 
 
+def calls(s: Statement) -> list[FunctionCall]:
+    """Return the calls of user functions in a statement, without those of nested statements."""
+    return [v for value in values_of(s) for v in all_values(value) if isinstance(v, FunctionCall)]
+
+
 def loads(block: Block) -> Iterator[BufferLoad]:
     """Yield all loads, one per occurrence in the code."""
     for s in statements(block):

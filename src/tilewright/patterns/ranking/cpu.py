@@ -20,13 +20,11 @@ from tilewright.patterns.codegen.code import (
     Block,
     Code,
     ForLoop,
-    FunctionCall,
     Statement,
     Store,
-    all_values,
+    calls,
     indices_of,
     loads,
-    values_of,
 )
 from tilewright.patterns.codegen.generate import UNDECIDED
 
@@ -221,7 +219,7 @@ def _count_statement(s: Statement, around: _Around, found: CpuFeatures) -> None:
     if isinstance(s, Store):
         indices.append(s.index)
         found.stores += times
-    called = [v for value in values_of(s) for v in all_values(value) if isinstance(v, FunctionCall)]
+    called = calls(s)
     operations = times * sum(scalar.operations(v.function.body) for v in called)
     found.calls += times * len(called)
     found.operations += operations
