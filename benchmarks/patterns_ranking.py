@@ -1,6 +1,6 @@
 """How well C kernels of stencils are ranked by models that have not seen the stencil.
 
-Of each of Lift's eight stencils, on `SIZE` x `SIZE` results, `EXPRESSIONS` programs are drawn from
+Of each of Lift's eight stencils, on grids of `SIZES` squared, `EXPRESSIONS` programs are drawn from
 the first `EXPLORED` of the exploration. Each is compiled, compared with the interpreter (NumPy) and
 timed on one and on two threads of this machine: that makes `2 x EXPRESSIONS` points. A kernel that
 is refused or wrong is counted and left out.
@@ -17,10 +17,13 @@ with boosted trees, has the largest median correlation over the stencils that ar
 two sets of times (compiler options differ). Before, it was boosted trees on the trend of a small
 network: in one stencil of the second set it took 79 runs, and 1 after its features were rounded.
 
-A row is a stencil and a model. Keys of the summary (`tilewright.patterns.ranking.summary`), for
-our model; for the paper's model (principal components, five nearest neighbours) with the prefix
-``paper_``, for extremely randomised trees with ``trees_``, for our former model with ``network_``,
-and with the suffix ``_held_out`` for the stencils that are held out only:
+A row is a stencil, a grid and a model. All grids of the ranked stencil are left out of training.
+With ``--shipped``, the points of the larger grid are those in the package, measured alike. Keys of
+the summary (`tilewright.patterns.ranking.summary`), for our model; for the paper's model (principal
+components, five nearest neighbours) with the prefix ``paper_``, for extremely randomised trees with
+``trees_``, for our former model with ``network_``, for a Gaussian process with ``gp_``, for a
+network of at most 75 numbers with ``small_``, and with the suffix ``_held_out`` for the stencils
+that are held out only:
 
 - ``correlation_median``: of predicted and measured performance (Pearson).
 - ``runs_to_90_median``, ``runs_to_90_worst``: points that are run, best prediction first, until one
@@ -46,12 +49,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import common
 
 SIZE = 1024  # rows and columns: runs of 0.2 to 5 ms
+SIZES = (SIZE, 512)  # an array of the smaller grid fits into a second-level cache of 1 MiB
 EXPLORED = 3000  # programs of a stencil, in the order of the exploration
 EXPRESSIONS = 256  # of them that are measured
 THREADS = (1, 2)
@@ -82,12 +87,12 @@ OTHERS: dict[str, tuple[int, ...]] = {
 }
 
 
-def program_of(name: str) -> Any:
-    """A program, with its sizes."""
+def program_of(name: str, size: int = SIZE) -> Any:
+    """A program, with its sizes; of a stencil, the rows and columns of its grid."""
     from tilewright.patterns.programs import APPLICATIONS, LINEAR_ALGEBRA, STENCILS
 
     if name in STENCILS:
-        return STENCILS[name].build(SIZE, SIZE)
+        return STENCILS[name].build(size, size)
     return {**LINEAR_ALGEBRA, **APPLICATIONS}[name](*OTHERS[name])
 
 
@@ -100,7 +105,7 @@ class Drawn:
     source: str
 
 
-def draw(name: str) -> list[Any]:
+def draw(name: str, size: int) -> list[Any]:
     """The derived programs that are measured, as data, the simplest one first."""
     import numpy as np
 
@@ -108,7 +113,7 @@ def draw(name: str) -> list[Any]:
     from tilewright.patterns.check import requirements
 
     settings = rewriting.ExplorationSettings(target="c", limit=EXPLORED)
-    found = rewriting.explore(program_of(name), settings)
+    found = rewriting.explore(program_of(name, size), settings)
     order = np.random.default_rng(SEED).permutation(len(found))
     made: dict[str, Any] = {}  # some programs have the same source
     for number in [0, *order]:
@@ -166,13 +171,12 @@ Points = list[tuple[int, int]]
 
 
 def measured(
-    name: str, programs: Sequence[Drawn], points: Points, rounds: int, work: Path
+    start: Any, programs: Sequence[Drawn], points: Points, rounds: int, work: Path
 ) -> dict[str, Any]:
     """The times of points, relative to the anchor, which is program 0 on one thread."""
     from tilewright.patterns import interpret, random_inputs, relative_error
     from tilewright.patterns.compiling import CKernel
 
-    start = program_of(name)
     inputs = random_inputs(start, None, SEED)
     expected = interpret(start, *inputs)
     runs: dict[tuple[int, int], Callable[[], Any]] = {}
@@ -228,34 +232,41 @@ def digest(programs: Sequence[Drawn]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def points_of(name: str, programs: list[Drawn], args: Any) -> dict[str, Any]:
+def points_of(name: str, size: int, programs: list[Drawn], args: Any) -> dict[str, Any]:
     """Features and times of a program's points."""
     import numpy as np
 
     from tilewright.patterns.ranking import cpu_features, cpu_vector
 
     pieces = common.Pieces(args.work, "patterns_ranking_times", args.fresh, ours=False)
+    start, called = program_of(name, size), piece_name(name, size)
     ratios: dict[tuple[int, int], float] = {}
     left: dict[str, list[Any]] = {"refused": [], "wrong": []}
     for first in range(1, len(programs), PART):
         part = range(first, min(first + PART, len(programs)))
         points = [(number, threads) for number in part for threads in THREADS]
-        key = f"{name}-{first}-{digest([programs[i] for i in (0, *part)])}"
-        found = pieces.get(key, partial(measured, name, programs, points, ROUNDS, args.work))
+        key = f"{called}-{first}-{digest([programs[i] for i in (0, *part)])}"
+        found = pieces.get(key, partial(measured, start, programs, points, ROUNDS, args.work))
         ratios |= relative(found)
         for why, which in left.items():
             which += found[why]
     final = [key for key, ratio in ratios.items() if ratio <= FINAL * min(ratios.values())]
-    key = f"{name}-final-{digest([programs[i] for i, _ in final])}"
-    found = pieces.get(key, partial(measured, name, programs, final, FINAL_ROUNDS, args.work))
+    key = f"{called}-final-{digest([programs[i] for i, _ in final])}"
+    found = pieces.get(key, partial(measured, start, programs, final, FINAL_ROUNDS, args.work))
     ratios |= relative(found)
     counted = {number: cpu_features(programs[number].code, {}) for number, _ in ratios}
-    print(f"{name:10} {len(ratios)} points, {len(final)} timed again, left out {left}", flush=True)
+    again = f"{len(final)} timed again"
+    print(f"{called:15} {len(ratios)} points, {again}, left out {left}", flush=True)
     return {
         "features": np.array([cpu_vector(counted[i], threads) for i, threads in ratios]),
         "ratios": np.array(list(ratios.values())),
         **left,
     }
+
+
+def piece_name(name: str, size: int) -> str:
+    """What the parts of a stencil on a grid, or of another program, are called."""
+    return name if size == SIZE else f"{name}-{size}"
 
 
 def compile_all(name: str, programs: list[Drawn], work: Path) -> None:
@@ -308,18 +319,23 @@ def ship(programs: list[Any]) -> None:
 def ranked(programs: list[Any]) -> list[dict[str, Any]]:
     """The rows of all models."""
     from tilewright.patterns import ranking
-    from tilewright.prediction import Boosted, Forest
+    from tilewright.prediction import NN, Boosted, Forest, GaussianProcess
 
     models: dict[str, Callable[[], Any]] = {
         "trees": lambda: ranking.FromRunTimes(Forest(leaf=LEAF, folds=0)),
         "paper": ranking.NearestNeighbours,
         "network": lambda: ranking.FromRunTimes(Boosted(folds=0)),
+        "gp": lambda: ranking.FromRunTimes(GaussianProcess(folds=0)),
+        "small": lambda: ranking.FromRunTimes(NN(folds=0)),
         "trend": ranking.TrendAndTrees,
     }
     qualities = {
         model: ranking.leave_one_program_out(programs, make) for model, make in models.items()
     }
-    return [row | {"held_out": row["program"] in HELD_OUT} for row in ranking.rows(qualities)]
+    return [
+        row | {"rows": q.sizes.get("rows", SIZE), "held_out": q.program in HELD_OUT}
+        for row, q in zip(ranking.rows(qualities), chain(*qualities.values()), strict=True)
+    ]
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -327,7 +343,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     from tilewright.patterns import ranking
 
     figures: dict[str, Any] = {}
-    others = ("paper", "trees", "network")
+    others = ("paper", "trees", "network", "gp", "small")
     for prefix, model in (("", "trend"), *((f"{m}_", m) for m in others)):
         for suffix, only in (("", False), ("_held_out", True)):
             found = [
@@ -348,9 +364,37 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return figures
 
 
+def measured_programs(
+    name: str, args: Any, pieces: common.Pieces
+) -> tuple[list[Any], dict[str, int]]:
+    """A program on its grids, with what was left out; only compiled with ``--prepare``."""
+    from tilewright.patterns import from_json, ranking
+
+    found: list[Any] = []
+    left = {"wrong": 0, "refused": 0}
+    for size in (SIZE,) if name in OTHERS else SIZES:
+        if size == SIZE and args.shipped:
+            found += [p for p in ranking.cpu_points() if p.program == name]
+            continue
+        called = piece_name(name, size)
+        drawn = pieces.get(f"drawn-{called}", partial(draw, name, size))
+        programs = [compiled(from_json(data)) for data in drawn]
+        if args.prepare:
+            compile_all(called, programs, args.work)
+            continue
+        one = points_of(name, size, programs, args)
+        sizes = {} if name in OTHERS else {"rows": size}
+        found.append(
+            ranking.MeasuredProgram(
+                name, sizes, one["features"], one["ratios"], ranking.CPU_FEATURES
+            )
+        )
+        left = {why: count + len(one[why]) for why, count in left.items()}
+    return found, left
+
+
 def main() -> None:
     """Compile, measure and rank, and write the result."""
-    from tilewright.patterns import from_json
     from tilewright.patterns.programs import STENCILS
 
     parser = common.arguments(__doc__.splitlines()[0], list(STENCILS))
@@ -358,38 +402,29 @@ def main() -> None:
         "--prepare", action="store_true", help="only derive and compile; the machine may be busy"
     )
     parser.add_argument("--ship", action="store_true", help="write the points to the package, too")
+    parser.add_argument(
+        "--shipped", action="store_true", help=f"take points of {SIZE} x {SIZE} from the package"
+    )
     args = parser.parse_args()
+    if args.ship and args.shipped:
+        parser.error("--ship measures what --shipped reads: give one of them")
     pieces = common.Pieces(args.work, "patterns_ranking", False)
-    found = {}
+    programs: list[Any] = []
+    figures: dict[str, Any] = {}
     for name in [*common.chosen(args, list(STENCILS)), *(OTHERS if args.ship else ())]:
-        drawn = pieces.get(f"drawn-{name}", partial(draw, name))
-        programs = [compiled(from_json(data)) for data in drawn]
-        if args.prepare:
-            compile_all(name, programs, args.work)
-        else:
-            found[name] = points_of(name, programs, args)
+        found, left = measured_programs(name, args, pieces)
+        programs += found
+        figures = {why: figures.get(why, 0) + count for why, count in left.items()}
     if args.prepare:
         return
     from tilewright.patterns import ranking
 
-    programs_of = {
-        name: ranking.MeasuredProgram(
-            name, {}, one["features"], one["ratios"], ranking.CPU_FEATURES
-        )
-        for name, one in found.items()
-    }
     if args.ship:
-        ship(list(programs_of.values()))
-    measured_programs = [p for name, p in programs_of.items() if name in STENCILS]
-    rows = ranked(measured_programs)
-    figures = summary(rows) | {
-        "points_least": min(row["points"] for row in rows),
-        "wrong": sum(len(one["wrong"]) for one in found.values()),
-        "refused": sum(len(one["refused"]) for one in found.values()),
-    }
-    common.write(
-        args, "patterns_ranking", rows, figures, redundancy=ranking.redundancy(measured_programs)
-    )
+        ship([p for p in programs if p.sizes.get("rows", SIZE) == SIZE])
+    stencils = [p for p in programs if p.program in STENCILS]
+    rows = ranked(stencils)
+    figures = summary(rows) | {"points_least": min(row["points"] for row in rows)} | figures
+    common.write(args, "patterns_ranking", rows, figures, redundancy=ranking.redundancy(stencils))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tilewright.prediction.errors import scikit_learn_for
 from tilewright.prediction.models.estimator import Estimator
@@ -73,8 +74,10 @@ class Boosted(Estimator):
 
         if len(rest) >= _MANY:
             inputs = inputs.astype(np.float32)  # as `Trees` compares
-            self.fine_ = self._finer(inputs, rest) if self.fine is None else self.fine
-            many = self._histograms(self.fine_).fit(inputs, rest)
+            # Threads wait for each other by spinning: two take 25 times as long on busy cores.
+            with threadpool_limits(1, user_api="openmp"):
+                self.fine_ = self._finer(inputs, rest) if self.fine is None else self.fine
+                many = self._histograms(self.fine_).fit(inputs, rest)
             return Trees.from_histograms(
                 [tree for (tree,) in many._predictors],
                 float(np.ravel(many._baseline_prediction)[0]),
