@@ -19,6 +19,7 @@ from tilewright.halide.schedulers.analytic.gpu.stage_work import (
     _Patterns,
     executions,
     sectors_along,
+    vector_length,
 )
 from tilewright.halide.schedulers.analytic.gpu.warps import threads_of
 from tilewright.halide.schedulers.task import make_task
@@ -82,6 +83,13 @@ def test_sectors_along_loops():
     assert sectors_along(access({}, frozenset()), inner, size) == (1.0, 1.0)
     assert sectors_along(access({"k": None}, frozenset("k")), inner, size) == (1.0, 16.0)
     assert sectors_along(access({}, moved, True), inner, size) == (1.0, np.inf)
+
+
+def test_elements_of_a_vector_are_loaded_together():
+    load = access({"x": (1.0, 0.0)}, frozenset("x"))
+    vector, unrolled = InnerLoop(X, 4.0, True, True), InnerLoop(X, 2.0, True)
+    assert vector_length(load, (unrolled, vector)) == 4
+    assert vector_length(load, (unrolled, InnerLoop(Y, 4.0, True, True))) == 1
 
 
 # --- kernels --------------------------------------------------------------------------------------

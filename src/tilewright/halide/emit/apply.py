@@ -153,10 +153,12 @@ def _names(func: Any) -> FuncNames:
 
 
 def _large_enough(func: Any, extent: OutputExtent) -> Any:
-    """Return the condition on an output's extent as a ``halide.Expr``."""
-    found = func.output_buffers()[0].dim(extent.dimension).extent()
-    condition = found >= extent.minimum
-    return condition & (found % extent.multiple == 0) if extent.multiple > 1 else condition
+    """Return the condition on an output's dimension as a ``halide.Expr``."""
+    dimension = func.output_buffers()[0].dim(extent.dimension)
+    condition = dimension.extent() >= extent.minimum
+    if extent.multiple > 1:
+        condition = condition & (dimension.extent() % extent.multiple == 0)
+    return condition & (dimension.min() % extent.start == 0) if extent.start > 1 else condition
 
 
 def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Sequence[Any]) -> Any:

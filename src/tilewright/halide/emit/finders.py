@@ -35,17 +35,19 @@ PYTHON_KNOWN = """def find_params(pipeline):
     }
 
 
-def known(param, field, dimension, value, least=False):
+def known(param, field, dimension, value, least=False, multiple=False):
     # Return the condition that a parameter's value or size equals `value` (with least: is at least
-    # `value`). Halide gives no expression of a parameter, so write the condition with a stand-in of
-    # the same name, serialise it, and read it back with the parameter.
+    # `value`; with multiple: is a multiple of it). Halide gives no expression of a parameter, so
+    # write the condition with a stand-in of the same name, serialise it, and read it back with the
+    # parameter.
     if param.is_buffer():
         image = hl.ImageParam(param.type(), param.dimensions(), param.name())
         number = getattr(image.dim(dimension), field)()
     else:
         number = hl.Param(param.type(), param.name())
     condition = hl.Func("known")
-    condition[()] = number >= value if least else number == value
+    equal = number % value == 0 if multiple else number == value
+    condition[()] = number >= value if least else equal
     serialized = hl.serialize_pipeline(hl.Pipeline(condition))
     return hl.deserialize_pipeline(serialized, {param.name(): param}).get_func(0).value()
 """
@@ -88,12 +90,16 @@ inline std::map<std::string, std::vector<Halide::Parameter>> find_params(
     return result;
 }
 // Returns the condition that a parameter's value or size equals `value` (with least: is at least
-// `value`).
+// `value`; with multiple: is a multiple of it).
 inline Halide::Expr known(const Halide::Parameter &param, const std::string &field, int value,
-                          bool least = false) {
+                          bool least = false, bool multiple = false) {
     const Halide::Type type = field.empty() ? param.type() : Halide::Int(32);
-    const auto variable = Halide::Internal::Variable::make(type, param.name() + field, param);
-    return least ? Halide::Expr(variable) >= value : Halide::Expr(variable) == value;
+    const Halide::Expr number =
+        Halide::Internal::Variable::make(type, param.name() + field, param);
+    if (multiple) {
+        return number % value == 0;
+    }
+    return least ? number >= value : number == value;
 }
 #endif
 """

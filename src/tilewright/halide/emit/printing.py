@@ -176,9 +176,9 @@ class _Printer:
 
         used_funcs = {section.func for section in self.sections}
         for section in self.sections:
-            if section.wanted:
-                sizes = section.wanted.known
-                used_funcs.update(c.func for c in sizes if isinstance(c, OutputExtent))
+            for condition in (section.wanted, section.condition):
+                known = condition.known if condition else ()
+                used_funcs.update(c.func for c in known if isinstance(c, OutputExtent))
         for section in self.sections:
             for directive in section.directives:
                 refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
@@ -352,31 +352,29 @@ class _Printer:
     def _python_condition(self, condition: Condition) -> str:
         def one(known: KnownValue | OutputExtent) -> str:
             if isinstance(known, OutputExtent):
-                extent = self._extent(known)
-                least = f"({extent} >= {known.minimum})"
-                even = f"({extent} % {known.multiple} == 0)"
-                return f"{least} & {even}" if known.multiple > 1 else least
+                return " & ".join(f"({term})" for term in self._extent(known))
             base, rank = self.param_keys[known.parameter]
             param = f"param[{json.dumps(base)}][{rank}]"
-            least = ", least=True" if known.least else ""
+            least = ", least=True" if known.least else ", multiple=True" if known.multiple else ""
             return f'known({param}, "{known.field}", {known.dimension}, {known.value}{least})'
 
         return " & ".join(one(known) for known in condition.known)
 
-    def _extent(self, known: OutputExtent) -> str:
-        """Return an output's extent as an expression that is valid in Python and C++."""
-        return f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension}).extent()"
+    def _extent(self, known: OutputExtent) -> list[str]:
+        """Return the terms of a condition on an output, valid in Python and C++."""
+        of = f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension})"
+        terms = [f"{of}.extent() >= {known.minimum}"]
+        terms += [f"{of}.extent() % {known.multiple} == 0"] * (known.multiple > 1)
+        return terms + [f"{of}.min() % {known.start} == 0"] * (known.start > 1)
 
     def _cpp_condition(self, condition: Condition) -> str:
         def one(known: KnownValue | OutputExtent) -> str:
             if isinstance(known, OutputExtent):
-                extent = self._extent(known)
-                even = f" && {extent} % {known.multiple} == 0" if known.multiple > 1 else ""
-                return f"{extent} >= {known.minimum}{even}"
+                return " && ".join(self._extent(known))
             base, rank = self.param_keys[known.parameter]
             suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
             param = f"param.at({cpp_string(base)}).at({rank})"
-            least = ", true" if known.least else ""
+            least = ", true" if known.least else ", false, true" if known.multiple else ""
             return f"known({param}, {cpp_string(suffix)}, {known.value}{least})"
 
         return " && ".join(one(known) for known in condition.known)

@@ -31,7 +31,6 @@ from tilewright.halide.ir.schedule import (
     ComputeWith,
     DimensionBounds,
     FuncSchedule,
-    KnownValue,
     Level,
     LoopAlign,
     MemoryType,
@@ -125,9 +124,8 @@ class _Reader:
         inner = self._nest(place, first.definition)
         loops.stages.pop()
         said = conditions(first.condition, self.algorithm, self.places)
-        known = tuple(c for c in said or () if isinstance(c, KnownValue))
-        if said == known and inner == nest:
-            return replace(nest, specialize=known)
+        if said is not None and inner == nest:
+            return replace(nest, specialize=said)
         if said and guarded(inner) == nest:
             return replace(inner, sizes=said)
         raise UnreadableScheduleError(

@@ -294,6 +294,7 @@ def known_condition(parameter: Any, known: KnownValue) -> Any:
     else:
         number = hl.Param(parameter.type(), name)
     condition = hl.Func("known")
-    condition[()] = number >= known.value if known.least else number == known.value
+    equal = number % known.value == 0 if known.multiple else number == known.value
+    condition[()] = number >= known.value if known.least else equal
     serialized = hl.serialize_pipeline(hl.Pipeline(condition))
     return hl.deserialize_pipeline(serialized, {name: parameter}).get_func(0).value()

@@ -188,6 +188,7 @@ def _condition_data(condition: KnownValue | OutputExtent) -> dict[str, Any]:
             "dimension": condition.dimension,
             "minimum": condition.minimum,
             "multiple": condition.multiple,
+            **({"start": condition.start} if condition.start > 1 else {}),
         }
     data: dict[str, Any] = {
         "parameter": condition.parameter,
@@ -197,6 +198,8 @@ def _condition_data(condition: KnownValue | OutputExtent) -> dict[str, Any]:
     }
     if condition.least:
         data["least"] = True
+    if condition.multiple:
+        data["multiple"] = True
     return data
 
 
@@ -356,7 +359,13 @@ def _known(item: _Object) -> KnownValue:
         item.natural("dimension", 0),
         item.take("value", int),
         item.take("least", bool) if "least" in item.data else False,
+        item.take("multiple", bool) if "multiple" in item.data else False,
     )
+    if result.multiple and (result.value < 1 or result.least):
+        raise ScheduleError(
+            f"{item.path} is a condition on a multiple of {result.value}; give a value of at least "
+            "1, and not least"
+        )
     item.done()
     return result
 
@@ -369,6 +378,7 @@ def _condition(item: _Object) -> KnownValue | OutputExtent:
         item.natural("dimension", 0),
         item.natural("minimum", 1),
         item.natural("multiple", 1),
+        item.natural("start", 1) if "start" in item.data else 1,
     )
     item.done()
     return result
@@ -401,7 +411,7 @@ def _stage(item: _Object) -> StageSchedule:
         loops=tuple(_loop(loop) for loop in item.items("loops")),
         atomic=item.take("atomic", bool),
         single_thread=item.take("single_thread", bool),
-        specialize=tuple(_known(known) for known in item.items("specialize")),
+        specialize=tuple(_condition(known) for known in item.items("specialize")),
         prefetch=tuple(map(_prefetch, item.items("prefetch"))) if "prefetch" in there else (),
         compute_with=None if shared is None else _compute_with(_Object(shared, shared_path)),
         allow_races=item.take("allow_races", bool) if "allow_races" in there else False,

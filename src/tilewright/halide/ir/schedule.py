@@ -108,8 +108,9 @@ class KnownValue:
 
     `parameter` is the position of the input or scalar among the algorithm's parameters. `field` is
     ``value`` for a scalar, or ``min``, ``extent`` or ``stride`` of dimension `dimension` of an
-    input. The condition is ``number == value``, or ``number >= value`` if `least` is set. Example:
-    a stage with an unrolled loop over the `n` channels of an input, specialised on `n` = 3::
+    input. The condition is ``number == value``, ``number >= value`` if `least` is set, or
+    ``number % value == 0`` if `multiple` is. Example: a stage with an unrolled loop over the `n`
+    channels of an input, specialised on `n` = 3::
 
         before            after
         for c in 0..n:    if n == 3:
@@ -123,6 +124,7 @@ class KnownValue:
     dimension: int
     value: int
     least: bool = False
+    multiple: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,15 @@ class OutputExtent:
     """The condition that an output is large enough along one dimension.
 
     The extent of dimension `dimension` of output `func` (a position in realisation order, clones
-    included) is at least `minimum` and a multiple of `multiple`.
+    included) is at least `minimum` and a multiple of `multiple`. Its first coordinate is a multiple
+    of `start`.
     """
 
     func: int
     dimension: int
     minimum: int
     multiple: int = 1
+    start: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,8 @@ class StageSchedule:
 
     If `specialize` lists conditions, Halide compiles the nest and everything computed in it twice.
     Calls in which all conditions hold run the first version, where loops of known length can be
-    unrolled and divisions by known numbers become cheap. All other calls run the second.
+    unrolled, divisions by known numbers become cheap, and vectors that are known to be aligned are
+    loaded at once. All other calls run the second.
 
     If `sizes` lists conditions, calls in which all of them hold run the nest as it is written here.
     All other calls run it with every split guarded (`tilewright.halide.ir.nest.guarded`), which
@@ -213,7 +218,7 @@ class StageSchedule:
     loops: tuple[ScheduledLoop, ...] = ()
     atomic: bool = False
     single_thread: bool = False
-    specialize: tuple[KnownValue, ...] = ()
+    specialize: tuple[OutputExtent | KnownValue, ...] = ()
     prefetch: tuple[Prefetch, ...] = ()
     compute_with: ComputeWith | None = None
     allow_races: bool = False

@@ -85,12 +85,16 @@ def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
     if isinstance(condition, OutputExtent):
         func = algorithm.funcs[condition.func]
         span = func.estimates.get(func.args[condition.dimension])
-        return span is not None and satisfies(condition, span.extent)
+        if span is None or span.min % condition.start:
+            return False
+        return satisfies(condition, span.extent)
     parameter = algorithm.parameters[condition.parameter]
     suffix = "" if condition.field == "value" else f".{condition.field}.{condition.dimension}"
     value = algorithm.symbols.get(f"{parameter.name}{suffix}")
     if value is None:
         return False
+    if condition.multiple:
+        return value % condition.value == 0
     return value >= condition.value if condition.least else value == condition.value
 
 
@@ -102,19 +106,27 @@ def satisfies(condition: OutputExtent, extent: int) -> bool:
 def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
     """Return whether a condition holds whenever all conditions of `by` hold."""
     if isinstance(condition, KnownValue):
-        return any(
-            isinstance(other, KnownValue)
-            and replace(other, value=0, least=False) == replace(condition, value=0, least=False)
-            and (other.value >= condition.value if condition.least else other == condition)
-            for other in by
-        )
+        return any(isinstance(other, KnownValue) and _implies(other, condition) for other in by)
     return any(
         isinstance(other, OutputExtent)
         and (other.func, other.dimension) == (condition.func, condition.dimension)
         and other.minimum >= condition.minimum
         and other.multiple % condition.multiple == 0
+        and other.start % condition.start == 0
         for other in by
     )
+
+
+def _implies(other: KnownValue, condition: KnownValue) -> bool:
+    """Return whether a condition on a number holds whenever `other` does."""
+    same = replace(other, value=condition.value, least=condition.least, multiple=condition.multiple)
+    if same != condition:
+        return False
+    if condition.multiple:
+        return not other.least and other.value % condition.value == 0
+    if condition.least:
+        return not other.multiple and other.value >= condition.value
+    return other == condition
 
 
 def merged(*conditions: OutputExtent | KnownValue) -> Conditions:
@@ -282,11 +294,13 @@ def conditions_text(conditions: Conditions, algorithm: Algorithm) -> str:
             needs = [f"at least {condition.minimum}"] if condition.minimum > 1 else []
             if condition.multiple > 1:
                 needs.append(f"a multiple of {condition.multiple}")
+            if condition.start > 1:
+                needs.append(f"starting at a multiple of {condition.start}")
             parts.append(f"{axis} {' and '.join(needs)}")
             continue
         name = readable(algorithm.parameters[condition.parameter].name)
         if condition.field != "value":
             name += f" {condition.field} {condition.dimension}"
-        least = "at least " if condition.least else ""
-        parts.append(f"{name} {least}{condition.value}")
+        words = "at least " if condition.least else "a multiple of " if condition.multiple else ""
+        parts.append(f"{name} {words}{condition.value}")
     return ", ".join(parts)

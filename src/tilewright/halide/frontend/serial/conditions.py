@@ -51,31 +51,42 @@ def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping
     least = term.table == "GE"
     metadata = _METADATA.fullmatch(number.name)
     outputs = set(algorithm.outputs) & set(places)
-    if metadata and metadata[1] in outputs and metadata[2] == "extent":
-        return _add_extent(found, places[metadata[1]], int(metadata[3]), value, modulus, least)
+    if metadata and metadata[1] in outputs:
+        axis = places[metadata[1]], int(metadata[3])
+        return _add_extent(found, *axis, metadata[2], value, modulus, least)
     names = {parameter.name: i for i, parameter in enumerate(algorithm.parameters)}
-    if modulus:
+    if modulus and least:
         return False
+    value = modulus or value
     if metadata and metadata[1] in names:
         what = cast(Literal["min", "extent", "stride"], metadata[2])
-        found.append(KnownValue(names[metadata[1]], what, int(metadata[3]), value, least))
+        place = names[metadata[1]]
+        found.append(KnownValue(place, what, int(metadata[3]), value, least, bool(modulus)))
         return True
     if number.name in names:
-        found.append(KnownValue(names[number.name], "value", 0, value, least))
+        found.append(KnownValue(names[number.name], "value", 0, value, least, bool(modulus)))
         return True
     return False
 
 
 def _add_extent(
-    found: list[Known], func: int, dimension: int, value: int, modulus: int, least: bool
+    found: list[Known],
+    func: int,
+    dimension: int,
+    what: str,
+    value: int,
+    modulus: int,
+    least: bool,
 ) -> bool:
-    """Add the condition on an output's minimum extent, or the divisor to its last condition."""
-    if least and not modulus:
+    """Add the condition on an output's minimum extent, or a divisor to its last condition."""
+    if what == "extent" and least and not modulus:
         found.append(OutputExtent(func, dimension, value))
         return True
     last = found[-1] if found else None
     same = isinstance(last, OutputExtent) and (last.func, last.dimension) == (func, dimension)
     if not modulus or least or not same or not isinstance(last, OutputExtent):
         return False
-    found[-1] = replace(last, multiple=modulus)
+    if what == "stride":
+        return False
+    found[-1] = replace(last, start=modulus) if what == "min" else replace(last, multiple=modulus)
     return True

@@ -11,6 +11,7 @@ from tilewright.halide.analysis.specialization import known_values
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule
+from tilewright.halide.ir.variants import Conditions, merged
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel
 from tilewright.halide.schedulers.analytic.gpu.launch import largest_regions, predicted_launch
@@ -49,10 +50,14 @@ def schedule_of(
         entry, nests = output_schedule(
             kernels, algorithm, unroll=options.unroll, any_size=options.any_size
         )
-        entries.append(_specialized(entry, kernels, analysis))
+        place = len(entries)
+        entries.append(entry)
         done: set[str] = set()
+        regions: dict[str, list[float]] = {}
+        aligned: list[Conditions] = []
         for stage, nest in zip(kernels, nests, strict=True):
             extents = _member_extents(stage, options.any_size)
+            regions |= extents
             for name in stage.kernel.members:
                 if name in extents and name not in done:
                     done.add(name)
@@ -62,9 +67,15 @@ def schedule_of(
                         )
                     )
         for stage in kernels:
+            conditions: Conditions = ()
             for operand in staged_operands(analysis, stage):
-                staged = staged_schedule(analysis, operand, entries)
-                entries += [] if staged is None else [staged]
+                extents_read = regions.get(operand.reader, ())
+                staged = staged_schedule(analysis, operand, entries, extents_read)
+                if staged is not None:
+                    entries.append(staged[0])
+                    conditions += staged[1]
+            aligned.append(conditions)
+        entries[place] = _specialized(entry, kernels, aligned, analysis)
     complete = completed(entries, view)
     return Schedule(algorithm.digest, model.machine.halide_target, complete)
 
@@ -87,19 +98,23 @@ def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
 
 
 def _specialized(
-    entry: FuncSchedule, kernels: Sequence[KernelPlan], analysis: Analysis
+    entry: FuncSchedule,
+    kernels: Sequence[KernelPlan],
+    aligned: Sequence[Conditions],
+    analysis: Analysis,
 ) -> FuncSchedule:
     """Return the output's schedule, with each kernel specialised for parameter values.
 
-    The values are those that simplify a stage of the kernel or of its members.
+    The values are those that simplify a stage of the kernel or of its members, and those with which
+    its vectors are aligned.
     """
     stages = []
-    for plan, stage in zip(kernels, entry.stages, strict=True):
+    for plan, stage, conditions in zip(kernels, entry.stages, aligned, strict=True):
         computed = [plan.kernel.stage]
         for name in plan.kernel.members:
             computed += analysis.view.stages(name)
         known = known_values(computed, analysis.known) if plan.kind == "parallel" else ()
-        stages.append(replace(stage, specialize=known))
+        stages.append(replace(stage, specialize=merged(*known, *conditions)))
     return replace(entry, stages=tuple(stages))
 
 

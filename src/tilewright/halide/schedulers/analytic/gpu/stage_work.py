@@ -51,11 +51,15 @@ ADDRESS_INSTRUCTIONS: Mapping[Place, float] = {"shared": 2.0, "memory": 3.0}
 
 @dataclass(frozen=True, slots=True)
 class InnerLoop:
-    """A loop inside a thread; `moves` has the step of each variable of the definition along it."""
+    """A loop inside a thread; `moves` has the step of each variable of the definition along it.
+
+    The iterations of a loop with `vector` set are the elements of a vector.
+    """
 
     moves: Mapping[str, float]
     extent: float
     unrolled: bool
+    vector: bool = False
 
     @property
     def variables(self) -> Loops:
@@ -195,7 +199,8 @@ def inner_loops(
         for source in _sources(stage, loop.name):
             moves.setdefault(stage.variables[source], 0.0)
         unrolled = loop.mapping in ("unrolled", "vectorized")
-        found.append(InnerLoop(moves, count(loop.extent), unrolled))
+        vector = loop.mapping == "vectorized"
+        found.append(InnerLoop(moves, count(loop.extent), unrolled, vector))
     return tuple(found)
 
 
@@ -318,7 +323,8 @@ def stage_work(
         place = storage.place(access.callee)
         if place != "registers":
             group = place, access.store, known(access)
-            accesses[group] = accesses.get(group, 0.0) + times * executions(access.loops, inner)
+            each = executions(access.loops, inner) / (vector_length(access, inner) if staged else 1)
+            accesses[group] = accesses.get(group, 0.0) + times * each
     return StageWork(
         storage.place(stage.func.name) == "shared",
         active.threads,
@@ -333,6 +339,14 @@ def stage_work(
         tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps, staged),
     )
+
+
+def vector_length(access: MemoryAccess, inner: Iterable[InnerLoop]) -> float:
+    """Return how many values a thread loads at once, in a stage that copies operands.
+
+    An aligned vector lies within one sector, so it touches what its first element does.
+    """
+    return math.prod(loop.extent for loop in inner if loop.vector and loop.variables & access.moved)
 
 
 def _addresses(
@@ -453,6 +467,7 @@ def _waits(
     asked: dict[str, float] = {}  # bytes that a block requests, repeated ones included
     for load in loads:
         each = executions(load.loops, inner) * times * warps
+        each /= vector_length(load, inner) if staged else 1.0
         bytes_each = known(load).sectors * SECTOR_BYTES
         asked[load.callee] = asked.get(load.callee, 0.0) + each * bytes_each
     waits, first, fresh = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]

@@ -8,25 +8,39 @@ flight together::
     for k0: t[0..3, 0..7] = a[0..3, k0..k0+7]   # one wait for all
             u[0..7] = b[k0..k0+7]
             s[0..3] += t[0..3, k] * u[k]        # for k in k0..k0+7, unrolled
+
+The copies load four elements at once where these are known to be aligned. That depends on the sizes
+that a caller passes, so the kernel is specialised on them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.halide.analysis.bounds import Access, Linear
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Call, Func, Variable
-from tilewright.halide.ir.loops import pure_loop
+from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Func, Variable
+from tilewright.halide.ir.loops import part_of, pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     INLINE,
     FuncSchedule,
+    KnownValue,
     Level,
+    OutputExtent,
     Schedule,
     ScheduledLoop,
+    Split,
     StageSchedule,
 )
+from tilewright.halide.ir.variants import Conditions
 from tilewright.halide.schedulers.analytic.gpu.nested import narrowed_by_conditions
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
+
+# Elements of 32 bits that Halide 21 loads at once for CUDA, if their address is a multiple of 16
+# bytes relative to the buffer (its code generator for PTX; wider vectors are loaded in parts).
+VECTOR = 4
+VECTOR_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +106,16 @@ def _only_read_by(analysis: Analysis, name: str, reader: str) -> int | None:
 
 
 def staged_schedule(
-    analysis: Analysis, operand: Staged, entries: list[FuncSchedule]
-) -> FuncSchedule | None:
+    analysis: Analysis,
+    operand: Staged,
+    entries: list[FuncSchedule],
+    extents: Sequence[float],
+) -> tuple[FuncSchedule, Conditions] | None:
     """Return the schedule that copies an operand in the innermost serial loop of its reduction.
 
-    None if the innermost loop that is not unrolled is not a reduction loop.
+    None if the innermost loop that is not unrolled is not a reduction loop. `extents` are those of
+    the reader's region in a thread. The conditions are those under which vectors are aligned; there
+    are none if the copies do not load vectors.
     """
     algorithm = analysis.view.algorithm
     order = algorithm.order
@@ -108,7 +127,115 @@ def staged_schedule(
     level = Level("at", entry.func, operand.stage, serial[0])
     func = algorithm.by_name[operand.name]
     copies = tuple(ScheduledLoop(pure_loop(d), "unrolled") for d in range(len(func.args)))
-    return FuncSchedule(order[operand.name], level, level, "register", (StageSchedule((), copies),))
+    nest = StageSchedule((), copies)
+    conditions = _aligned(analysis, operand, entry.stages[operand.stage], extents)
+    if conditions:
+        first = pure_loop(0)
+        rest, lanes = part_of(first, "_u"), part_of(first, "_l")
+        vectors = ScheduledLoop(lanes, "vectorized"), ScheduledLoop(rest, "unrolled")
+        split = Split(first, rest, lanes, VECTOR, "guard_with_if")
+        nest = StageSchedule((split,), (*vectors, *copies[1:]))
+    return FuncSchedule(order[operand.name], level, level, "register", (nest,)), conditions
+
+
+def _aligned(
+    analysis: Analysis, operand: Staged, nest: StageSchedule, extents: Sequence[float]
+) -> Conditions:
+    """Return the conditions under which an operand's copies are whole, aligned vectors.
+
+    `nest` is that of the reader's stage. There are no conditions if the copies are not vectors at
+    the estimated sizes.
+    """
+    algorithm = analysis.view.algorithm
+    reader = algorithm.by_name[operand.reader]
+    (image,) = algorithm.by_name[operand.name].stages[0].values
+    if image.type.bits != VECTOR_BITS or not isinstance(image, Call):
+        return ()
+    reads = analysis.toggled(operand.name).summaries(operand.reader)[operand.stage]
+    (access,) = reads.reads(operand.name)
+    copied = _copied(nest, extents)
+    moves = _moves(access, reader, operand.stage)
+    if moves is None:
+        return ()
+    terms, low, high = moves
+    length = 1.0 + high - low + sum(abs(c) * (copied.get(loop, 1.0) - 1.0) for loop, c in terms)
+    steps = [c * copied.get(loop, 1.0) for loop, c in terms]
+    if any(value % VECTOR for value in (length, low, *steps)):
+        return ()
+    dimensions = [int(loop[1:]) for loop, _ in terms if loop.startswith("v")]
+    return _conditions(algorithm, image.name, dimensions)
+
+
+def _copied(nest: StageSchedule, extents: Sequence[float]) -> dict[str, float]:
+    """Return the unrolled iterations of each loop of a stage's definition, by its name."""
+    parts = {change.inner: change for change in nest.splits if isinstance(change, Split)}
+    found: dict[str, float] = {}
+    for loop in nest.loops:
+        if loop.mapping != "unrolled":
+            break
+        part = parts.get(loop.name)
+        if part is not None:
+            found[part.old] = float(part.factor)
+        elif loop.name in map(pure_loop, range(len(extents))):
+            found[loop.name] = float(extents[int(loop.name[1:])])
+    return found
+
+
+def _moves(
+    access: Access, reader: Func, stage: int
+) -> tuple[list[tuple[str, float]], float, float] | None:
+    """Return how loops of the reader move an access along its first dimension.
+
+    Returns:
+        The loops of the definition, each with the step of one iteration in elements, then the least
+        and the largest offset. None if there are several forms of index, or loops that begin at an
+        unknown coordinate.
+    """
+    loops = {name: pure_loop(d) for d, name in enumerate(reader.args)}
+    begin = dict.fromkeys(loops.values(), 0.0)
+    for i, rvar in enumerate(reader.stages[stage].rvars):
+        if not isinstance(rvar.min, Const) or isinstance(rvar.min.value, str):
+            continue
+        loops[rvar.name] = reduction_loop(i)
+        begin[reduction_loop(i)] = float(rvar.min.value)
+    form: Linear
+    if len(access.forms[0]) != 1:
+        return None
+    ((form, low, high),) = access.forms[0]
+    terms: list[tuple[str, float]] = []
+    for atom, coefficient in form.terms:
+        loop = loops.get(atom.name) if isinstance(atom, Variable) else None
+        if loop is None:
+            return None
+        terms.append((loop, coefficient))
+    offset = sum(coefficient * begin[loop] for loop, coefficient in terms)
+    return terms, low + offset, high + offset
+
+
+def _conditions(algorithm: Algorithm, image: str, dimensions: Sequence[int]) -> Conditions:
+    """Return the conditions on an input's rows and on these dimensions of the outputs.
+
+    There are none if one of them does not hold at the estimates.
+    """
+    index = next(i for i, p in enumerate(algorithm.parameters) if p.name == image)
+    parameter, symbols = algorithm.parameters[index], algorithm.symbols
+    if symbols.get(f"{image}.min.0", 1) % VECTOR:
+        return ()
+    found: list[OutputExtent | KnownValue] = [KnownValue(index, "min", 0, VECTOR, multiple=True)]
+    stride = 1.0
+    for d in range(1, parameter.dimensions):
+        stride *= symbols.get(f"{image}.extent.{d - 1}", 1)
+        if stride % VECTOR:
+            return ()
+        found.append(KnownValue(index, "stride", d, VECTOR, multiple=True))
+    for name in algorithm.outputs:
+        func = algorithm.by_name[name]
+        for d in dimensions:
+            span = func.estimates.get(func.args[d]) if d < len(func.args) else None
+            if span is None or span.min % VECTOR or span.extent % VECTOR:
+                return ()
+            found.append(OutputExtent(algorithm.order[name], d, 1, VECTOR, VECTOR))
+    return tuple(found)
 
 
 def computed_in(analysis: Analysis, schedule: Schedule) -> frozenset[str]:
