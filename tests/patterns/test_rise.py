@@ -8,6 +8,7 @@ import pytest
 from test_grid_kernels import simulated
 
 import tilewright.patterns as tp
+from tilewright.arith import poly
 from tilewright.patterns import opencl
 from tilewright.patterns import rewriting as rw
 from tilewright.patterns.codegen.gpu import print_grid
@@ -130,9 +131,17 @@ def seen(kernel, configuration):
     return print_grid(kernels, "opencl", code.reserved), launches
 
 
+def test_local_and_global_sizes_are_those_of_opencl():
+    launch = launch_of({"ls0": 4, "ls1": 2, "gs0": 8, "gs1": 16})
+    assert launch == tp.ThreadGrid((poly(2), poly(8), poly(1)), (4, 2, 1))
+    assert launch_of(FEW) == tp.ThreadGrid((poly(2), poly(1), poly(1)), (2, 1, 1))
+
+
 def test_the_product_is_that_of_rise():
     kernel = small("rise_mm_gpu")[0]
     text = kernel.source(BASE["rise_mm_gpu"])
+    assert "get_group_id(1); i0 < 2;" in text  # 16 rows in blocks of v5
+    assert "get_group_id(0); i1 < 4;" in text  # 32 columns in blocks of v7
     local = {int(size) for size in re.findall(r"local float \w+\[(\d+)\]", text)}
     assert local == {8 * 8, 4 * 8}  # sums: v5 v7; operands of a step: v5 v8 and v7 v8
     assert len(re.findall("local float", text)) == 3
@@ -218,5 +227,5 @@ def test_rules_of_the_product_say_why_they_do_not_apply():
         rw.apply(rw.stage_operands(8, 4), groups)
     with pytest.raises(tp.RewriteError, match="only 2 maps are nested in a step"):
         rw.apply(rw.accumulate_locally(*levels[2:], *levels[2:]), groups)
-    with pytest.raises(tp.RewriteError, match="no thread runs it alone|not two arrays"):
+    with pytest.raises(tp.RewriteError, match=r"no thread runs it alone|not two arrays"):
         rw.apply(rw.keep_operands, groups)

@@ -25,7 +25,6 @@ from tilewright.tuning.problems.recordings import configurations, read_recording
 from tilewright.tuning.problems.standins import landscape
 from tilewright.tuning.tune import FailedError, evaluate
 
-
 STANDINS = [name for name in paper_spaces() if not name.startswith("rise_")]
 
 

@@ -152,9 +152,12 @@ class RiseKernel:
         return rw.derive(self.program, *steps), launch_of(configuration)
 
     def grid(self, configuration: Numbers) -> tuple[Code, tuple[GridKernel, ...]]:
-        """Return the code and the kernels of a configuration; errors as `derive`, and:
+        """Return the code and the kernels of a configuration.
 
         Raises:
+            ConfigurationError: as `derive`.
+            SizeError: as `derive`.
+            RewriteError: as `derive`.
             LoweringError: the generator refuses it, or it needs more than `LOCAL_BYTES` of local
                 memory.
         """
@@ -201,12 +204,16 @@ class RiseKernel:
         """
         most = _PUBLISHED[self.name].extents(*self.sizes)
         return Space(
-            [_up_to(p, most[p.name]) if p.name in most else p for p in self.space.parameters],
+            [
+                _up_to(p, most[p.name]) if isinstance(p, Ordinal) and p.name in most else p
+                for p in self.space.parameters
+            ],
             self.space.constraint_sources,
         )
 
 
-def _up_to(p: Any, most: int) -> Ordinal:
+def _up_to(p: Ordinal, most: int) -> Ordinal:
+    """Return a parameter with its values up to a limit."""
     values = tuple(v for v in p.values if v <= most)
     if not values:
         raise PatternError(f"the smallest {p.name} is {min(p.values)}, the size only {most}")

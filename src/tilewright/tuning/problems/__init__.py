@@ -2,9 +2,10 @@
 
 `recorded` are real problems measured once and replayed from tables. `paper_space` gives the search
 spaces of the BaCO paper's compilers, and `standin` analytic objectives that replace those of them
-that are not installed; `tilewright.patterns.rise` compiles RISE's kernels. Real problems to tune on this machine, measured in isolated processes: `halide_blur`,
-`halide_matmul`, `halide_harris` and `halide_laplacian`, `cc_flags` and `c_loop_nest`,
-`opencl_matmul`. Each has a ``space`` and is called with a configuration.
+that are not installed; `tilewright.patterns.rise` compiles RISE's kernels. Real problems to tune on
+this machine, measured in isolated processes: `halide_blur`, `halide_matmul`, `halide_harris` and
+`halide_laplacian`, `cc_flags` and `c_loop_nest`, `opencl_matmul`. Each has a ``space`` and is
+called with a configuration.
 """
 
 from tilewright.tuning.problems.c_programs import c_loop_nest, cc_flags
