@@ -42,6 +42,10 @@ MOST_THREADS = 4096  # of a launch in the simulator
 DRAWN = 50  # times as many configurations are drawn at most, for those with few threads
 TOLERANCE = correct.TOLERANCE
 SEED = 0
+COUNTED = (
+    *("refused", "wrong", "refused_by_compiler"),
+    *("races", "unconfirmed_alarms", "cubin_failures"),
+)
 SIMULATOR = (
     *("--data-races", "--uninitialized", "--max-errors", "100000"),
     # It adds up the local memory of all kernels that are compiled together.
@@ -173,8 +177,6 @@ def main() -> None:
     args = common.arguments(__doc__.splitlines()[0], RISE_KERNELS).parse_args()
     pieces = common.Pieces(args.work, "patterns_rise_spaces", args.fresh)
     oclgrind = shutil.which("oclgrind")
-    counted = ("refused", "wrong", "refused_by_compiler", "races", "unconfirmed_alarms")
-    counted = (*counted, "cubin_failures")
     rows: list[dict[str, Any]] = []
     for name in common.chosen(args, RISE_KERNELS):
 
@@ -183,9 +185,9 @@ def main() -> None:
 
         row = pieces.get(name, made)
         rows.append(row)
-        mistakes = {k: len(row[k]) for k in counted}
+        mistakes = {k: len(row[k]) for k in COUNTED}
         print(name, row["configurations"], mistakes, row["derive_share"], flush=True)
-    totals: dict[str, Any] = {key: sum(len(row[key]) for row in rows) for key in counted}
+    totals: dict[str, Any] = {key: sum(len(row[key]) for row in rows) for key in COUNTED}
     if not oclgrind:
         totals |= {"races": None, "unconfirmed_alarms": None}
     shares = [row["derive_share"] for row in rows]

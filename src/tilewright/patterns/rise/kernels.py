@@ -161,18 +161,24 @@ class RiseKernel:
             LoweringError: the generator refuses it, or it needs more than `LOCAL_BYTES` of local
                 memory.
         """
+        _, _, code, kernels = self._checked(configuration)
+        return code, kernels
+
+    def _checked(
+        self, configuration: Numbers
+    ) -> tuple[n.Pattern, ThreadGrid, Code, tuple[GridKernel, ...]]:
+        """Return the derived program, its launch, its code and its kernels; errors as `grid`."""
         derivation, launch = self.derive(configuration)
         code, kernels = grid_code(derivation.program, "kernel", launch)
         needed = max(map(local_bytes, kernels))
         if needed > LOCAL_BYTES:
             raise LoweringError(f"{needed} bytes of local memory; there are {LOCAL_BYTES}")
-        return code, kernels
+        return derivation.program, launch, code, kernels
 
     def source(self, configuration: Numbers, target: str = "opencl") -> str:
         """Return the source of a configuration for ``opencl`` or ``cuda``; errors as `grid`."""
-        self.grid(configuration)
-        derivation, launch = self.derive(configuration)
-        return source(derivation.program, target, launch=launch)
+        program, launch, _, _ = self._checked(configuration)
+        return source(program, target, launch=launch)
 
     def compile(self, configuration: Numbers, target: str = "opencl") -> Any:
         """Return the compiled kernels of a configuration (`tilewright.patterns.compile`).
@@ -181,9 +187,8 @@ class RiseKernel:
             PatternError: as `grid`; or there is no device or its compiler refuses the source
                 (`CompileError`).
         """
-        self.grid(configuration)
-        derivation, launch = self.derive(configuration)
-        return compile(derivation.program, target, launch=launch)
+        program, launch, _, _ = self._checked(configuration)
+        return compile(program, target, launch=launch)
 
     def inputs(self, seed: int = 0) -> list[Array]:
         """Return random inputs between -0.5 and 0.5, in f32."""
