@@ -21,6 +21,7 @@ from tilewright.patterns.rise import (
     small_kernel,
 )
 from tilewright.patterns.rise.kernels import LOCAL_BYTES, TOLERANCE
+from tilewright.patterns.rise.objective import RiseLaunch
 from tilewright.tuning import ConfigurationError, FailedError, tune
 from tilewright.tuning.problems import paper_space
 
@@ -207,6 +208,16 @@ def test_the_tuner_measures_kernels():
     found = tune(objective, objective.space, budget=1, queue=[BASE[kernel.name]])
     assert found.best is not None
     assert 0 < found.best.value < 10
+
+
+@pytest.mark.opencl
+def test_a_wrong_result_is_found_out():
+    kernel = small("rise_stencil_gpu")[0]
+    payload = {"kernel": kernel.name, "sizes": kernel.sizes, "target": "opencl"}
+    launch = RiseLaunch(payload | {"configuration": BASE[kernel.name]})
+    assert launch.verify().ok
+    launch._inputs[0][0, 0] += 1  # the kernel keeps its copy
+    assert not launch.verify().ok
 
 
 def test_failures_of_the_objective_have_their_reason():
