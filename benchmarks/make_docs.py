@@ -56,6 +56,12 @@ GOALS = {
         "failed": "<= 0",
     },
     "patterns_rise_tuning": {"vs_expert_full": ">= 1.0", "evals_to_best_peer": "<= 0.5"},
+    "patterns_rise_spaces": {
+        "wrong": "<= 0",
+        "refused_by_compiler": "<= 0",
+        "races": "<= 0",
+        "cubin_failures": "<= 0",
+    },
     "patterns_ranking": {
         "correlation_median": ">= 0.9",
         "runs_to_90_median": "<= 1",

@@ -7,7 +7,8 @@ and hidden failures (RISE). Reported is the best that the ablation has found ove
 the full tuner has found within 20, 40 and 60 evaluations: the geometric mean over problems and
 seeds, above 1 where the piece helps, with the 95 % bootstrap interval over the seeds of each
 problem. The stand-ins' order of loops costs by squared displacement, which favours the Spearman
-metric; they say that a metric works, not that compilers prefer it.
+metric; they say that a metric works, not that compilers prefer it. RISE's real kernels need a GPU
+(`tilewright.patterns.rise`), so its spaces have stand-ins here, too.
 
 Runs are kept in --work and taken up by the next call; --seconds ends a call in time.
 """
@@ -30,7 +31,7 @@ from tilewright.tuning import Settings
 from tilewright.tuning.bayes.gp import Priors
 from tilewright.tuning.interop.replay import read_t4
 from tilewright.tuning.problems import recorded
-from tilewright.tuning.problems.standins import standin
+from tilewright.tuning.problems.standins import landscape
 from tuning_runs import Run, ours
 
 BUDGETS = (20, 40, 60)
@@ -137,7 +138,7 @@ def load(data: Path | None) -> dict[str, Any]:
     wanted = dict.fromkeys(name for a in ABLATIONS.values() for name in a.problems)
     for name in wanted:
         if name.startswith(("taco", "rise")):
-            found[name] = standin(name)
+            found[name] = landscape(name)
     return {name: found[name] for name in wanted if name in found}
 
 

@@ -2,10 +2,11 @@
 
 A configuration is turned into a derivation of the program by rules; where a rule refuses it, or the
 generator, it fails: a hidden constraint. Parameters are ours: those of the paper's GPU kernels are
-numbers of OpenCL's threads and groups and widths of its vectors, which C does not have. Sizes are
-ours, too (the paper states none), so that the
-fastest kernels run for some milliseconds. Budgets are those of the paper. An expert's schedule is
-what a person would write first for two cores with vectors of 8 numbers.
+numbers of OpenCL's threads and groups and widths of its vectors, which C does not have;
+`tilewright.patterns.rise` has the GPU kernels with the published spaces. Sizes are ours, too (the
+paper states none), so that the fastest kernels run for some milliseconds. Budgets are those of the
+paper. An expert's schedule is what a person would write first for two cores with vectors of 8
+numbers.
 """
 
 from __future__ import annotations

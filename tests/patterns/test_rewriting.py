@@ -24,6 +24,9 @@ RULES = [
     *(rw.split_join(k) for k in (1, 2, 3)),
     *(rw.partial_reduce(k) for k in (1, 2, 3)),
     rw.strided_reduce(2),
+    rw.reorder_reduce(6, 2),
+    rw.reorder_reduce(4, 2),
+    rw.single_chunk,
     rw.interchange,
     *fusion.RULES,
     *motion.RULES,
@@ -35,6 +38,14 @@ RULES = [
     rw.split2(2, 3),
     rw.round_up(4),
     rw.round_up2(4, 2),
+    rw.round_up_chain2(4, 2),
+    rw.map2_slide2,
+    rw.slide2_slide2,
+    rw.map2_fusion,
+    rw.block_product(2, 3, 2),
+    rw.block_product(3, 2, 4),
+    rw.register_tiles(1, 3),
+    rw.register_tiles(3, 2),
     rw.lower(n.SEQ),
     rw.lower(n.MapLevel("glb")),
     rw.lower_nest(n.PAR, n.SIMD),
@@ -73,6 +84,9 @@ def programs():
     x = tp.array("x", tp.i32[12])
     windows = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1)
     row_sums = tp.map(tp.map(tp.mul) >> tp.reduce(tp.add, 0))
+    P, Q = (tp.array(name, tp.i32[6, 4]) for name in "PQ")
+    dot = tp.zip >> tp.map(tp.mul) >> tp.reduce(tp.add, 0)
+    corner = tp.fun(lambda w: w[0, 0] - 2 * w[1, 1], "corner")
     return {
         "stencil": windows >> tp.map2(STAR),
         "zipped": tp.zip2(windows, B) >> tp.map2(MIX),
@@ -80,10 +94,17 @@ def programs():
         "sum": x >> tp.map(tp.fun(lambda v: v * v)) >> tp.reduce(tp.add, 0),
         "rows": tp.zip(A, B) >> tp.map(tp.zip) >> row_sums,
         "layout": A >> tp.transpose >> tp.map(tp.split(3)) >> tp.join >> tp.transpose,
+        "product": tp.zip2(P >> tp.map(tp.repeat(6)), Q >> tp.repeat(6)) >> tp.map2(dot),
+        "chain": windows >> tp.map2(STAR) >> tp.slide2(2, 1) >> tp.map2(corner),
     }
 
 
 PROGRAMS = programs()
+SIDES = [
+    tp.array(name, tp.i32[4, 4]) >> f
+    for name, f in (("P", tp.map(tp.repeat(4))), ("Q", tp.repeat(4)))
+]
+ALL_PAIRS = tp.zip2(*SIDES) >> tp.map2(tp.zip >> tp.map(tp.mul) >> tp.reduce(MINUS, 0))
 
 
 @given(st.sampled_from(sorted(PROGRAMS)), st.lists(st.integers(0, 10_000), max_size=4))
@@ -136,6 +157,10 @@ def places():
         A >> tp.transpose >> tp.map2(DOUBLE),
         A >> tp.pad(1, 1, tp.wrap) >> tp.map(tp.identity),
         A >> tp.pad(1, 1, tp.wrap) >> tp.map(ROW),
+        rw.apply(rw.block_product(2, 3, 2), PROGRAMS["product"]),
+        rw.apply(rw.block_product(3, 2, 4), PROGRAMS["product"]),
+        A >> tp.slide2(2, 1) >> tp.slide2(3, 1),
+        A >> tp.map2(DOUBLE) >> tp.map2(DOUBLE),
     ]
 
 
@@ -196,6 +221,10 @@ def test_a_schedule_is_written_down_and_shown_step_by_step():
         (rw.lower_reduce(n.UNROLL), tp.array("x", tp.i32[N]) >> tp.reduce(tp.add, 0), "a number"),
         (rw.map_fusion, PROGRAMS["layout"] >> tp.map(ROW) >> tp.map_seq(ROW), "different threads"),
         (rw.lower_reduce(n.UNROLL), tp.array("x", tp.i32[1025]) >> tp.reduce(tp.add, 0), "1024 at"),
+        (rw.reorder_reduce(2, 2), PROGRAMS["rows"] >> tp.reduce(MINUS, 0), "not known to be"),
+        (rw.round_up_chain2(2, 3), PROGRAMS["stencil"], "there are multiples of 2 x 3 points"),
+        (rw.block_product(4, 2, 2), PROGRAMS["product"], "a multiple of 4"),
+        (rw.block_product(2, 2, 2), ALL_PAIRS, "is not declared associative"),
         (motion.join_then_split, PROGRAMS["layout"] >> tp.join >> tp.split(9), "is 18, not 9"),
     ],
 )
@@ -229,7 +258,13 @@ def test_every_rule_has_a_form_a_source_and_most_have_a_condition():
         assert rule.after
         assert rule.source
     free = {rule.name for rule in RULES if not rule.condition}
-    layout = {"split_then_join", "transpose_twice", "transpose_slide", "map_identity"}
+    layout = {
+        "split_then_join",
+        "transpose_twice",
+        "transpose_slide",
+        "slide2_slide2",
+        "map_identity",
+    }
     assert free <= layout
     assert motion.map_split.rewriting.endswith("split(k) >> map(map(f)) if no level runs the maps")
 

@@ -171,7 +171,7 @@ def map_simd(f: Pattern) -> Pattern:
 
 
 def map_vec(f: Pattern) -> Pattern:
-    """Apply ``f`` to 2 or 4 elements, the lanes of a vector of at most 16 bytes."""
+    """Apply ``f`` to 2, 4, 8 or 16 elements, which are accessed in pieces of at most 16 bytes."""
     return map(f, VEC)
 
 

@@ -255,7 +255,7 @@ class _Generator:
         kind = infer(p, view.type)[0]
         types = scalars(kind)
         if types is None:
-            return self._reduce_arrays(p, view, kind)
+            return self._reduce_arrays(p, view, self._allocate("acc", "private", kind))
         if isinstance(p.init, n.Literal) and isinstance(kind, ScalarType):
             start: list[Value] = [Number(p.init.value, kind)]
         else:
@@ -274,14 +274,13 @@ class _Generator:
         self._loop(view.type.length, p.level or n.SEQ, step)
         return acc
 
-    def _reduce_arrays(self, p: n.Reduce, view: ArrayView, kind: DataType) -> ArrayView:
-        """Return the view of a reduction whose accumulator is an array in private memory.
+    def _reduce_arrays(self, p: n.Reduce, view: ArrayView, acc: Memory) -> ArrayView:
+        """Return the view of a reduction whose accumulator is an array.
 
         The accumulator is updated in place if no element depends on another one.
         """
-        acc = self._allocate("acc", "private", kind)
         self.write(p.init, NOTHING, acc)
-        pair = TupleType((kind, _item(view.type)))
+        pair = TupleType((acc.type, _item(view.type)))
         length, level = _length(view.type), p.level or n.SEQ
         before, names = list(self.block), dict(self.count)
 
@@ -291,10 +290,14 @@ class _Generator:
         self._loop(length, level, within)
         if in_place(self.block[len(before) :], set(flat(acc.store))):
             return acc
+        if any(buffer.space == "local" for buffer in flat(acc.store)):
+            raise LoweringError(
+                f"{p} in local memory: an element of its accumulator depends on others"
+            )
         self.block[:] = before
         if not any(loop.windows for loop in self.sequential):  # their names stay in use
             self.count = names
-        following = self._allocate("new", "private", kind)
+        following = self._allocate("new", "private", acc.type)
 
         def step(i: Poly) -> None:
             self.write(p.f, Several(pair, (acc, element(view, i))), following)
@@ -326,6 +329,8 @@ class _Generator:
     def _stored(self, p: n.To, view: ArrayView) -> ArrayView:
         stem = {"global": "g", "local": "l", "private": "p"}[p.space]
         memory = self._allocate(stem, p.space, infer(p.f, view.type)[0])
+        if isinstance(p.f, n.Reduce) and scalars(memory.type) is None:
+            return self._reduce_arrays(p.f, view, memory)
         self.write(p.f, view, memory)
         return memory
 
@@ -397,7 +402,7 @@ class _Generator:
                 body(Poly.constant(i))
             return
         if level == n.VEC and extent.value not in LENGTHS:
-            raise LoweringError(f"a vector of {extent} elements: give 2 or 4")
+            raise LoweringError(f"a vector of {extent} elements: give 2, 4, 8 or 16")
         loop = ForLoop(LoopAtom(self.fresh("i"), extent), level or UNDECIDED)
         outer, self.block = self.block, loop.body
         made = OpenLoop(loop.variable)

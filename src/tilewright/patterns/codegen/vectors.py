@@ -2,8 +2,9 @@
 
 The threads of a GPU compute lane by lane, so vectors save memory instructions only. An access of
 global or local memory becomes a vector access under three conditions: its lanes are consecutive
-elements, the index of the first is proved to be a multiple of the vector's length, and the vector
-has at most `MOST_BYTES`. Any other access is done once per lane.
+elements, the index of the first is proved to be a multiple of the access's length, and their type
+has vectors. An access has at most `MOST_BYTES`: a longer vector is loaded and stored in pieces. Any
+other access is done once per lane.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tilewright.patterns.codegen.code import (
 from tilewright.patterns.errors import LoweringError
 
 MOST_BYTES = 16  # per access of a thread (CUDA C programming guide, device memory accesses)
-LENGTHS = (2, 4)  # lengths of vector types common to OpenCL C and CUDA C, up to 16 bytes
+LENGTHS = (2, 4, 8, 16)  # lengths of vector types in OpenCL C (specification 6.3.2)
 
 
 def multiples(requirements: Sequence[SizeRequirement]) -> dict[str, int]:
@@ -112,8 +113,8 @@ class _Lanes:
         if not self.accesses:
             raise LoweringError(
                 f"map_vec of {self.length} elements: no access of global or local memory has "
-                f"consecutive elements from a multiple of {self.length} on, of up to "
-                f"{MOST_BYTES} bytes: use map_seq"
+                f"consecutive elements from a multiple of {self.length} on (of {MOST_BYTES} bytes, "
+                "if that is less): use map_seq"
             )
         return block
 
@@ -146,7 +147,14 @@ class _Lanes:
             if base is not None:
                 self.accesses += 1
                 lanes = tuple(self.lane(s.value, k, read) for k in range(self.length))
-                return [*before, Store(s.buffer, base, Vector(lanes))]
+                width = self.width(s.buffer)
+                return [
+                    *before,
+                    *(
+                        Store(s.buffer, base + k, Vector(lanes[k : k + width]))
+                        for k in range(0, self.length, width)
+                    ),
+                ]
         if isinstance(s, Declare):
             self.varying.add(s.name)
         return [*before, *(self.one(s, k, read) for k in range(self.length))]
@@ -177,20 +185,39 @@ class _Lanes:
                 if load.buffer in self.buffers or (base is None and self.moves(load.index)):
                     continue
                 self.made += 1
-                shared: Value = load
-                if base is not None:
-                    self.accesses += 1
-                    shared = VectorLoad(load.buffer, base, self.length)
                 found[load] = Name(name, load.buffer.type)
-                before.append(Declare(name, load.buffer.type, shared))
+                if base is None:
+                    before.append(Declare(name, load.buffer.type, load))
+                    continue
+                self.accesses += 1
+                width = self.width(load.buffer)
+                before += [
+                    Declare(
+                        self.piece(name, k, width),
+                        load.buffer.type,
+                        VectorLoad(load.buffer, base + k, width),
+                    )
+                    for k in range(0, self.length, width)
+                ]
         return found
+
+    def width(self, buffer: Buffer) -> int:
+        """Return the number of elements of a buffer in one access."""
+        return min(self.length, MOST_BYTES // buffer.type.size)
+
+    def piece(self, name: str, k: int, width: int) -> str:
+        """Return the variable that holds lane ``k`` of a load in pieces of ``width`` lanes."""
+        return name if width == self.length else self.named(f"{name}_{k // width}")
 
     def lane(self, v: Value, k: int, read: Mapping[BufferLoad, Value]) -> Value:
         """Return a value for one lane."""
         if isinstance(v, BufferLoad) and v in read:
             name = read[v]
             assert isinstance(name, Name)
-            return Lane(name.name, k, name.type) if self.moves(v.index) else name
+            if not self.moves(v.index):
+                return name
+            width = self.width(v.buffer)
+            return Lane(self.piece(name.name, k, width), k % width, name.type)
         if isinstance(v, BufferLoad):
             buffer = self.buffers[v.buffer][k] if v.buffer in self.buffers else v.buffer
             return BufferLoad(buffer, self.at(v.index, k))
@@ -232,13 +259,13 @@ class _Lanes:
     def first(self, buffer: Buffer, index: Poly) -> Poly | None:
         """Return the first index of a vector access; None if the access cannot be one."""
         base = index - Poly.of(self.loop.variable)
-        short = self.length * buffer.type.size <= MOST_BYTES and buffer.type.kind in "fi"
-        if not short or buffer.memory not in ("global", "local") or self.moves(base):
+        vectors = buffer.type.kind in "fi" and buffer.memory in ("global", "local")
+        if not vectors or self.moves(base):
             return None
-        return base if self.divides(base) else None
+        return base if self.divides(base, self.width(buffer)) else None
 
-    def divides(self, p: Poly) -> bool:
-        """Return whether an index is provably a multiple of the vector's length."""
+    def divides(self, p: Poly, width: int) -> bool:
+        """Return whether an index is provably a multiple of the length of an access."""
         for monomial, c in p.terms:
             if not isinstance(c, int) or any(power < 1 for _, power in monomial):
                 return False
@@ -246,7 +273,7 @@ class _Lanes:
             for atom, power in monomial:
                 if isinstance(atom, Size):
                     number *= self.known.get(atom.name, 1) ** power
-            if gcd(number, self.length) != self.length:
+            if gcd(number, width) != width:
                 return False
         return True
 

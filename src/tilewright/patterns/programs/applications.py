@@ -57,6 +57,11 @@ def matmul_at(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Patter
 
 def kmeans(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
     """Return the nearest of m centres for each of n points with k coordinates."""
+    return nearest(array("points", f32[n, k]), n, m, k)
+
+
+def nearest(points: Pattern, n: Poly | int, m: Poly | int, k: Poly | int) -> Pattern:
+    """Return the nearest of m centres, an input, for each of n points with k coordinates."""
     centres = array("centres", f32[m, k]) >> repeat(n)
     distance = zip >> map(fun(lambda x, y: (x - y) * (x - y), "squared")) >> reduce(add, 0.0)
     distances = fork(get(0) >> repeat(m), get(1)) >> zip >> map(distance)
@@ -67,8 +72,8 @@ def kmeans(n: Poly | int = N, m: Poly | int = M, k: Poly | int = K) -> Pattern:
         fork(*values, *places) >> fun(lambda best, d, at, i: where(d < best, i, at), "at_least"),
     )
     none = fork(f32(FARTHEST), i32(0))
-    nearest = fork(identity, generate(m)) >> zip >> reduce(nearer, none) >> get(1)
-    return zip(array("points", f32[n, k]), centres) >> map(distances >> nearest)
+    place = fork(identity, generate(m)) >> zip >> reduce(nearer, none) >> get(1)
+    return zip(points, centres) >> map(distances >> place)
 
 
 def box(n: Poly | int = N, m: Poly | int = M) -> Pattern:

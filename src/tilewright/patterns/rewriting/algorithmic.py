@@ -36,6 +36,26 @@ def split_join(length: Poly | int) -> Rule:
     return Rule(f"split_join({k})", "map(f)", after, LIFT, step, condition)
 
 
+def _single_chunk(site: Site) -> Change | str | None:
+    first = site.stages[0]
+    if not isinstance(first, n.Map) or not n.computes(first):
+        return None
+    if reason := run_already(first):
+        return reason
+    assert isinstance(site.given, ArrayType)
+    return Change(1, (n.SplitPattern(site.given.length), n.Map(n.Map(first.f)), n.Join()))
+
+
+single_chunk = Rule(
+    "single_chunk",
+    "map(f)",
+    "split(n) >> map(map(f)) >> join, n the length",
+    "Tilewright: a dimension of a launch that has nothing to do",
+    _single_chunk,
+    "no level runs the map, and f computes",
+)
+
+
 def partial_reduce(length: Poly | int) -> Rule:
     """Return the rule that reduces chunks, then their results.
 
@@ -57,7 +77,7 @@ def partial_reduce(length: Poly | int) -> Rule:
             return f"it reduces {site.given.item} to {kind}: partial results have another type"
         if site.given.length == k:
             return f"its length is {k} already: there would be one chunk"
-        if reason := _counted_twice(first.f, first.init, kind):
+        if reason := repeated_start(first.f, first.init, kind):
             return reason
         return Change(1, (n.SplitPattern(k), n.Map(first), first))
 
@@ -90,6 +110,31 @@ def strided_reduce(chunks: Poly | int) -> Rule:
     return Rule(f"strided_reduce({k})", "reduce(f, z)", after, STEUWER, step, condition)
 
 
+def reorder_reduce(length: Poly | int, stride: Poly | int) -> Rule:
+    """Return the rule that reduces each chunk of ``length`` elements in another order.
+
+    In a chunk, elements that are ``stride`` apart become neighbours. If chunks are then split, and
+    a thread reduces each part, neighbouring threads read neighbouring elements.
+    """
+    k, s = poly(length), poly(stride)
+
+    def step(site: Site) -> Change | str | None:
+        first = site.stages[0]
+        if not isinstance(first, n.Reduce):
+            return None
+        if reason := run_already(first):
+            return reason
+        if not (isinstance(first.f, n.UserFun) and first.f.associative and commutative(first.f)):
+            return f"{first.f} is not known to be associative and commutative"
+        order = n.Map(n.pipe(n.SplitPattern(s), n.Transpose(), n.Join()))
+        return Change(1, (n.SplitPattern(k), order, n.Join(), first))
+
+    after = f"split({k}) >> map(split({s}) >> transpose >> join) >> join >> reduce(f, z)"
+    condition = f"f is associative and commutative, {k} divides the length and {s} divides {k}"
+    source = "Steuwer et al. 2015 (reorder-stride)"
+    return Rule(f"reorder_reduce({k}, {s})", "reduce(f, z)", after, source, step, condition)
+
+
 def _interchange(site: Site) -> Change | str | None:
     first = site.stages[0]
     if not isinstance(first, n.Map):
@@ -118,7 +163,7 @@ interchange = Rule(
 )
 
 
-def _counted_twice(f: n.UserFun, init: n.Pattern, kind: DataType) -> str:
+def repeated_start(f: n.UserFun, init: n.Pattern, kind: DataType) -> str:
     """Return why a reduction may not use its start once per chunk; an empty text if it may.
 
     A start z may be repeated only if ``f(z, z) = z``. The sum needs 0 and the product 1; for

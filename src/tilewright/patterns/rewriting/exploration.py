@@ -64,7 +64,7 @@ class ExplorationSettings:
         limit: the number of derivations after which the search stops.
         sliding: also keep windows in registers, from one iteration of a loop to the next. Not by
             default: the measured kernels that come with Tilewright have none of these.
-        vectors: lengths of vectors to load and store on a GPU, 2 or 4; none by
+        vectors: lengths of vectors to load and store on a GPU, 2 to 16; none by
             default, likewise.
     """
 

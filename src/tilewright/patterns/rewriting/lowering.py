@@ -68,14 +68,14 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
             return reason
         p: n.Pattern = site.stages[0]
         for depth in range(len(levels)):
-            found = p if isinstance(p, n.Map) else _only_map(p)
+            found = p if isinstance(p, n.Map) else only_map(p)
             if found is None or found.level is not None:
                 return f"only {depth} maps are nested here"
             reason = refusal(levels[depth], (*site.levels(), *levels[:depth]))
             if reason:
                 return reason
             p = found.f
-        return Change(1, (_rebuilt(site.stages[0], levels),))
+        return Change(1, (with_levels(site.stages[0], levels),))
 
     names = ", ".join(f"{v.kind}{v.dim}" if v.kind in n.GRID_KINDS else v.kind for v in levels)
     condition = f"no level runs the maps, no pattern reads their result, {NEST}"
@@ -83,7 +83,7 @@ def lower_nest(*levels: n.MapLevel) -> Rule:
     return Rule(f"lower_nest({names})", "nested map(f)", after, STEUWER, at, condition)
 
 
-def _only_map(p: n.Pattern) -> n.Map | None:
+def only_map(p: n.Pattern) -> n.Map | None:
     """Return the map without a level whose result is the pipe's, up to layout after it.
 
     A loop cannot write its results through layout that uses an element several times.
@@ -98,15 +98,15 @@ def _only_map(p: n.Pattern) -> n.Map | None:
     return last if isinstance(last, n.Map) and last.level is None else None
 
 
-def _rebuilt(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
-    """Return a pipe in which the nested maps that `_only_map` finds have the levels."""
+def with_levels(p: n.Pattern, levels: tuple[n.MapLevel, ...]) -> n.Pattern:
+    """Return a pipe in which the nested maps that `only_map` finds have the levels."""
     if not levels:
         return p
     stages = list(n.stages(p))
-    target = _only_map(p)
+    target = only_map(p)
     position = max(i for i, s in enumerate(stages) if s is target)
     assert isinstance(target, n.Map)
-    stages[position] = n.Map(_rebuilt(target.f, levels[1:]), levels[0])
+    stages[position] = n.Map(with_levels(target.f, levels[1:]), levels[0])
     return n.pipe(*stages)
 
 

@@ -240,3 +240,102 @@ def split2(rows: Poly | int, columns: Poly | int) -> Rule:
     source = "Steuwer et al. 2015 (split-join in two dimensions)"
     condition = f"no level runs the maps, {y} divides the rows and {x} the columns"
     return Rule(f"split2({y}, {x})", "map2(f)", after, source, at, condition)
+
+
+def _chain2(stages: Stages) -> list[Stages]:
+    """Return the 2-D windows that move by 1 and the maps that the stages begin with, in order."""
+    found: list[Stages] = []
+    rest = stages
+    while rest:
+        windows = _slide2(rest)
+        if windows is not None and windows[0].step == 1 and windows[1].step == 1:
+            found.append(rest[:3])
+        elif _map2(rest[0]) is not None and n.computes(rest[0]):
+            found.append(rest[:1])
+        else:
+            break
+        rest = rest[len(found[-1]) :]
+    return found
+
+
+def round_up_chain2(rows: Poly | int, columns: Poly | int) -> Rule:
+    """Return the rule `round_up2` for several stencils in a row: the first one's grid is padded.
+
+    The points that it adds to the result are dropped; no other point depends on the padding.
+    """
+    steps = poly(rows), poly(columns)
+
+    def at(site: Site) -> Change | str | None:
+        chain = _chain2(site.stages)
+        stages = tuple(stage for part in chain for stage in part)
+        if not any(len(part) == 3 for part in chain):
+            return None
+        if len(chain[-1]) == 3:
+            return _run_already2(site.stages[len(stages)]) if site.stages[len(stages) :] else None
+        lengths, _ = dimensions(infer(n.pipe(*stages), site.given)[0])
+        missing = [_missing(length, v) for length, v in zip(lengths[:2], steps, strict=True)]
+        if missing == [0, 0]:
+            return f"there are multiples of {rows} x {columns} points"
+        wide = tuple(n.Pad(poly(0), m, "clamp") for m in missing)
+        cut = n.Crop(lengths[0]), n.Map(n.Crop(lengths[1]))
+        return Change(len(stages), (wide[0], n.Map(wide[1]), *stages, *cut))
+
+    after = f"pad to multiples of {rows} x {columns} >> the same >> crop2"
+    condition = "no level runs the maps, and tiles do not cover the points already"
+    name = f"round_up_chain2({rows}, {columns})"
+    return Rule(name, "map2(f) and slide2(n, 1) in turn", after, OWN, at, condition)
+
+
+def _map2_slide2(site: Site) -> Change | str | None:
+    first = site.stages[0]
+    if not n.computes(first) or _slide2(site.stages[1:]) is None:
+        return None
+    if _map2(first) is None:
+        return _run_already2(first)
+    return Change(4, (*site.stages[1:4], n.Map(n.Map(first))))
+
+
+def _slide2_slide2(site: Site) -> Change | str | None:
+    inner, outer = _slide2(site.stages), _slide2(site.stages[3:])
+    if inner is None or outer is None:
+        return None
+    rows, columns = (
+        n.Slide((u.size - 1) * w.step + w.size, u.step * w.step)
+        for w, u in zip(inner, outer, strict=True)
+    )
+    windows = n.Map(n.Map(n.pipe(*site.stages[:3])))
+    return Change(6, (*slide2_stages(rows, columns), windows))
+
+
+def _map2_fusion(site: Site) -> Change | str | None:
+    if len(site.stages) < 2:
+        return None
+    f, g = _map2(site.stages[0]), _map2(site.stages[1])
+    if f is None or g is None:
+        return _run_already2(site.stages[0])
+    return Change(2, (n.Map(n.Map(n.pipe(f, g))),))
+
+
+map2_slide2 = Rule(
+    "map2_slide2",
+    "map2(f) >> slide2(n, s)",
+    "slide2(n, s) >> map2(map2(f))",
+    HAGEDORN,
+    _map2_slide2,
+    "no level runs the maps, and f computes",
+)
+slide2_slide2 = Rule(
+    "slide2_slide2",
+    "slide2(n, s) >> slide2(u, v)",
+    "slide2((u - 1) * s + n, v * s) >> map2(slide2(n, s))",
+    HAGEDORN,
+    _slide2_slide2,
+)
+map2_fusion = Rule(
+    "map2_fusion",
+    "map2(f) >> map2(g)",
+    "map2(f >> g)",
+    "Lift 2020, section 3.3 (map fusion), in two dimensions",
+    _map2_fusion,
+    "no level runs the maps",
+)

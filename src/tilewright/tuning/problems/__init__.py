@@ -1,10 +1,11 @@
 """Search spaces and problems that come with the package.
 
 `recorded` are real problems measured once and replayed from tables. `paper_space` gives the search
-spaces of the BaCO paper's compilers, and `standin` analytic objectives that replace these
-compilers. Real problems to tune on this machine, measured in isolated processes: `halide_blur`,
-`halide_matmul`, `halide_harris` and `halide_laplacian`, `cc_flags` and `c_loop_nest`,
-`opencl_matmul`. Each has a ``space`` and is called with a configuration.
+spaces of the BaCO paper's compilers, and `standin` analytic objectives that replace those of them
+that are not installed; `tilewright.patterns.rise` compiles RISE's kernels. Real problems to tune on
+this machine, measured in isolated processes: `halide_blur`, `halide_matmul`, `halide_harris` and
+`halide_laplacian`, `cc_flags` and `c_loop_nest`, `opencl_matmul`. Each has a ``space`` and is
+called with a configuration.
 """
 
 from tilewright.tuning.problems.c_programs import c_loop_nest, cc_flags

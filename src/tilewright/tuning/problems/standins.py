@@ -3,7 +3,7 @@
 A stand-in is a formula: smooth in the logarithms of tile sizes, with the interactions, the
 order of loops and the hidden failures that such spaces have. Its constants are random, seeded by
 the space's name, and mean nothing; it serves to exercise a search where the compiler is not
-installed.
+installed. RISE's spaces have none: `tilewright.patterns.rise` compiles their kernels.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tilewright.tuning.space.space import Space
 from tilewright.tuning.tune import FailedError
 
 FOLDER = Path(__file__).parent / "spaces"
+COMPILED = "rise_"  # begins the names of spaces whose kernels `tilewright.patterns.rise` compiles
 
 
 def paper_spaces() -> tuple[str, ...]:
@@ -68,7 +69,21 @@ class StandIn:
 
 
 def standin(name: str) -> StandIn:
-    """Return the stand-in of a space (see `paper_spaces`).
+    """Return the stand-in of a space (see `paper_spaces`) of a compiler that is not installed.
+
+    Raises:
+        SpaceError: there is no space of that name, or real kernels can be measured: RISE's.
+    """
+    if name.startswith(COMPILED) and name in paper_spaces():
+        raise SpaceError(
+            f"{name} has real kernels: give the tuner RiseObjective(rise_kernel({name!r})), both "
+            "of tilewright.patterns.rise"
+        )
+    return landscape(name)
+
+
+def landscape(name: str) -> StandIn:
+    """Return a made-up objective over any of the spaces, to study a search without measuring.
 
     Each number has a preferred position and a weight, mostly small; some pairs of numbers should
     balance; each category has a cost; loops have a preferred order. The part of the space beyond a
