@@ -50,11 +50,11 @@ def test_prediction_and_observation_agree_where_the_constants_are_right():
 @pytest.mark.parametrize("kernels", [True, False])
 def test_constants_are_found_again(kernels):
     truth = GpuConstants(**PRIORS)
-    truth = dataclasses.replace(truth, issue_rate=3.0, miss_wait=400.0, line_cycles=1.5)
+    truth = dataclasses.replace(truth, issue_rate=3.0, miss_wait=400.0, sector_cycles=1.5)
     found = fitted(observations(truth, kernels=kernels), MACHINE)
     assert found.issue_rate == pytest.approx(3.0, rel=0.1)
     assert found.miss_wait == pytest.approx(400.0, rel=0.1)
-    assert found.line_cycles == pytest.approx(1.5, rel=0.1)
+    assert found.sector_cycles == pytest.approx(1.5, rel=0.1)
 
 
 def test_what_the_measurements_do_not_decide_stays_at_its_prior():

@@ -65,7 +65,7 @@ def test_counts_of_a_launch():
     blocks = 4  # of 7, on the SM that has more
     assert found.instructions == blocks * (2 * STAGE_PATH + MEMBER_PATH + 2 * START)
     assert found.special == blocks * 2
-    assert found.lines == blocks * 2 * (5 * 2.0 + 1.5)
+    assert found.sectors == blocks * 2 * (5 * 4.0 + 3.0)
     assert found.passes == blocks * 12
     assert found.l2_bytes == blocks * (640 + 32 * 2 * 3)
     assert found.path == STAGE_PATH + MEMBER_PATH + START  # all four blocks are resident
@@ -183,7 +183,7 @@ def test_instructions_of_all_threads():
 COUNTS = KernelCounts(
     instructions=600.0,
     special=10.0,
-    lines=50.0,
+    sectors=60.0,
     passes=40.0,
     l2_bytes=640.0,
     path=100.0,
@@ -197,7 +197,7 @@ COUNTS = KernelCounts(
 RATES = GpuConstants(
     issue_rate=2.0,
     special_cost=8.0,
-    line_cycles=0.5,
+    sector_cycles=0.25,
     bank_cycles=0.25,
     l2_bytes_per_cycle=64.0,
     memory_share=0.8,
@@ -215,7 +215,7 @@ RATES = GpuConstants(
 def test_terms():
     assert kernel_terms(COUNTS, MACHINE, RATES) == {
         "issue": (600 + 80) / 2,
-        "l1": 25.0,
+        "l1": 15.0,
         "shared": 10.0,
         "l2": 10.0,
         "memory": 3200 / 16,
@@ -250,15 +250,15 @@ NO_COUNTS = KernelCounts(*[0.0] * len(dataclasses.fields(KernelCounts)))
 @pytest.mark.parametrize(
     ("count", "term", "cycles"),
     [
-        ("instructions", "issue", 315.457),  # 3.17 per cycle
-        ("special", "issue", 2753.943),  # each as 8.73 others
-        ("lines", "l1", 615.0),
-        ("passes", "shared", 105.0),
-        ("l2_bytes", "l2", 17.182),  # 58.2 per cycle
-        ("path", "latency", 7480.0),
-        ("misses", "latency", 96_500.0),
-        ("hits", "latency", 7280.0),
-        ("shared_waits", "latency", 9080.0),
+        ("instructions", "issue", 218.531),  # 4.576 per cycle
+        ("special", "issue", 1803.103),  # each as 8.251 others
+        ("sectors", "l1", 679.1),
+        ("passes", "shared", 273.5),
+        ("l2_bytes", "l2", 15.6128),  # 64.05 per cycle
+        ("path", "latency", 6707.0),
+        ("misses", "latency", 133_000.0),
+        ("hits", "latency", 7042.0),
+        ("shared_waits", "latency", 9682.0),
         ("barriers", "latency", 30_000.0),
         ("memory_bytes", "memory", 62.5),  # 80% of 20 per cycle
         ("atomics", "atomics", 41.667),  # 24 per cycle
@@ -273,10 +273,10 @@ def test_cycles_of_a_thousand(count, term, cycles):
 
 
 def test_how_terms_overlap_by_default():
-    # Alone 448 cycles are added; of two equal ones the second adds a tenth: 2 ** (1 / 7.25).
+    # Alone 221.7 cycles are added; of two equal ones the second adds a fifth: 2 ** (1 / 4.045).
     terms = {"issue": 1000.0, "l1": 0.0, "shared": 0.0, "latency": 0.0}
-    assert kernel_cycles(terms, FITTED) == pytest.approx(1448.0)
-    assert kernel_cycles({**terms, "latency": 1000.0}, FITTED) == pytest.approx(1548.33, abs=0.01)
+    assert kernel_cycles(terms, FITTED) == pytest.approx(1221.7)
+    assert kernel_cycles({**terms, "latency": 1000.0}, FITTED) == pytest.approx(1408.6168, rel=1e-4)
 
 
 def test_instructions_that_ptx_has():

@@ -145,40 +145,40 @@ class GpuConstants:
 
     # --- time of a kernel: rates and waits ----------------------------------------------------
     issue_rate: float = constant(
-        3.17, "warp instructions per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+        4.576, "warp instructions per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
     )
     special_cost: float = constant(
-        8.73, "instructions per special one", "fitted: benchmarks/gpu_time_model.py"
+        8.251, "instructions per special one", "fitted: benchmarks/gpu_time_model.py"
     )
-    line_cycles: float = constant(
-        0.615, "cycles per line and access of a warp", "fitted: benchmarks/gpu_time_model.py"
+    sector_cycles: float = constant(
+        0.6791, "cycles per sector and access of a warp", "fitted: benchmarks/gpu_time_model.py"
     )
     bank_cycles: float = constant(
-        0.105, "cycles per pass through the banks", "fitted: benchmarks/gpu_time_model.py"
+        0.2735, "cycles per pass through the banks", "fitted: benchmarks/gpu_time_model.py"
     )
     l2_bytes_per_cycle: float = constant(
-        58.2, "bytes per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+        64.05, "bytes per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
     )
     instruction_wait: float = constant(
-        7.48, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
+        6.707, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
     )
     independent_share: float = constant(
         0.33, RATIO, "chosen: 2.5 cycles, of `instruction_wait`: a warp takes two to issue"
     )
     miss_wait: float = constant(
-        96.5, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
+        133.0, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
     hit_wait: float = constant(
-        7.28, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
+        7.042, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
     shared_wait: float = constant(
-        9.08, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
+        9.682, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
     )
     kernel_cycles: float = constant(
-        448.0, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
+        221.7, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
     )
     overlap: float = constant(
-        7.25,
+        4.045,
         "exponent",
         "fitted: benchmarks/gpu_time_model.py; infinite: the longest term decides",
     )

@@ -40,7 +40,7 @@ Array = npt.NDArray[np.float64]
 PRIORS: Mapping[str, float] = {
     "issue_rate": 2.0,
     "special_cost": 8.0,
-    "line_cycles": 0.5,
+    "sector_cycles": 0.25,
     "bank_cycles": 0.5,
     "l2_bytes_per_cycle": 50.0,
     "instruction_wait": 5.0,

@@ -50,7 +50,7 @@ class KernelCounts:
     Attributes:
         instructions: Warp instructions issued.
         special: Warp instructions of special functions.
-        lines: Cache lines that the warps' memory accesses touch.
+        sectors: Sectors of cache lines that the warps' memory accesses touch.
         passes: Passes through the banks of shared memory.
         l2_bytes: Bytes from and to L2.
         path: Instructions that wait for the one before.
@@ -64,7 +64,7 @@ class KernelCounts:
 
     instructions: Bound
     special: Bound
-    lines: Bound
+    sectors: Bound
     passes: Bound
     l2_bytes: Bound
     path: Bound
@@ -91,12 +91,12 @@ def kernel_counts(
     start = _start(kernel, c)
     paths = [_instructions(stage, c) for stage in kernel.stages]
     issued = sum(s.warps * path for s, path in zip(kernel.stages, paths, strict=True))
-    lines = passes = stored = 0.0
+    sectors = passes = stored = 0.0
     for stage in kernel.stages:
         for access in stage.accesses:
             times = stage.warps * access.count
             if access.place == "memory":
-                lines += times * access.touched.lines
+                sectors += times * access.touched.sectors
                 stored += times * access.touched.sectors if access.store else 0.0
             else:
                 passes += times * access.touched.passes
@@ -105,7 +105,7 @@ def kernel_counts(
     return KernelCounts(
         instructions=blocks * (issued + warps * start),
         special=blocks * sum(s.warps * s.special for s in kernel.stages),
-        lines=blocks * lines,
+        sectors=blocks * sectors,
         passes=blocks * passes,
         l2_bytes=blocks * (read + SECTOR_BYTES * stored),
         path=waves
@@ -265,7 +265,7 @@ def kernel_terms(
     )
     return {
         "issue": (counts.instructions + c.special_cost * counts.special) / c.issue_rate,
-        "l1": c.line_cycles * counts.lines,
+        "l1": c.sector_cycles * counts.sectors,
         "shared": c.bank_cycles * counts.passes,
         "l2": counts.l2_bytes / c.l2_bytes_per_cycle,
         "memory": counts.memory_bytes / per_cycle,
