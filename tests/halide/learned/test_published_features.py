@@ -256,7 +256,7 @@ def test_a_fused_loop_that_is_split_is_refused():
         (Fuse("v0", "v1", "t"), Split("t", "t_o", "t_i", 8, "guard_with_if")),
         (ScheduledLoop("t_i"), ScheduledLoop("t_o")),
     )
-    with pytest.raises(ScheduleError, match="fused loop t of g.* is split"):
+    with pytest.raises(ScheduleError, match=r"fused loop t of g.* is split"):
         features(algorithm, scheduled(algorithm, g=(ROOT, ROOT, nest)))
 
 

@@ -24,7 +24,7 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.learned.published.cpu_loads import Loads, loads_of
 from tilewright.halide.schedulers.learned.published.levels import LevelNode, PublishedNest, StageKey
 from tilewright.halide.schedulers.learned.published.pipeline import (
-    Node,
+    FuncNode,
     Pipeline,
     Spans,
     StageNode,
@@ -235,7 +235,7 @@ class _Walk:
                 self.of(child.stage)["working_set_at_production"] = total
         return total
 
-    def _realisation(self, level: LevelNode, node: Node, inside: Bound) -> None:
+    def _realisation(self, level: LevelNode, node: FuncNode, inside: Bound) -> None:
         region = self.nest.region_at(level, node)
         size = _volume(node, region.computed)
         for stage in node.stages:
@@ -451,14 +451,14 @@ class _Walk:
                 feature["points_computed_minimum"] = points
 
 
-def _volume(node: Node, spans: Spans) -> Bound:
+def _volume(node: FuncNode, spans: Spans) -> Bound:
     size: Bound = float(node.bytes)
     for span in spans:
         size = size * span.extent
     return size
 
 
-def _innermost(node: Node, spans: Spans, dimension: int) -> Bound:
+def _innermost(node: FuncNode, spans: Spans, dimension: int) -> Bound:
     if 0 <= dimension < len(spans):
         return node.bytes * spans[dimension].extent
     return float(node.bytes)

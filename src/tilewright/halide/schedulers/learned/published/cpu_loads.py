@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.schedulers.learned.published.derivatives import Jacobian, entry, through
 from tilewright.halide.schedulers.learned.published.levels import LevelNode, PublishedNest, StageKey
-from tilewright.halide.schedulers.learned.published.pipeline import Edge, Node, StageNode, pick
+from tilewright.halide.schedulers.learned.published.pipeline import (
+    FuncReads,
+    FuncNode,
+    StageNode,
+    pick,
+)
 
 
 @dataclass(eq=False)
@@ -69,9 +74,9 @@ def loads_of(
     return loads
 
 
-def _producers(nest: PublishedNest, stage: StageNode) -> list[Node]:
+def _producers(nest: PublishedNest, stage: StageNode) -> list[FuncNode]:
     """Return the Funcs and inputs that are not inlined and that a stage reads."""
-    found: dict[int, Node] = {}
+    found: dict[int, FuncNode] = {}
     pending, seen = [stage], {id(stage)}
     while pending:
         for edge in pending.pop().edges:
@@ -89,15 +94,15 @@ Accesses = list[tuple[Jacobian, int]]
 
 def _reached(
     nest: PublishedNest, stage: StageNode, as_released: bool
-) -> list[tuple[Edge, Accesses]]:
+) -> list[tuple[FuncReads, Accesses]]:
     """Return the loads of Funcs that are not inlined, by the loops of the stage."""
     return _reached_as_released(nest, stage) if as_released else _reached_once(nest, stage)
 
 
-def _reached_once(nest: PublishedNest, stage: StageNode) -> list[tuple[Edge, Accesses]]:
-    found: list[tuple[Edge, Accesses]] = []
+def _reached_once(nest: PublishedNest, stage: StageNode) -> list[tuple[FuncReads, Accesses]]:
+    found: list[tuple[FuncReads, Accesses]] = []
 
-    def follow(edge: Edge, accesses: Accesses) -> None:
+    def follow(edge: FuncReads, accesses: Accesses) -> None:
         if not nest.sites[edge.producer.id, 0].inlined:
             found.append((edge, accesses))
             return
@@ -110,15 +115,15 @@ def _reached_once(nest: PublishedNest, stage: StageNode) -> list[tuple[Edge, Acc
     return found
 
 
-def _reached_as_released(nest: PublishedNest, stage: StageNode) -> list[tuple[Edge, Accesses]]:
+def _reached_as_released(nest: PublishedNest, stage: StageNode) -> list[tuple[FuncReads, Accesses]]:
     """Return the loads as the released code follows them.
 
     One list of loads is kept. The first read of an inlined Func by another replaces all loads of
     the reader, so that its further reads find none; and the loads of a Func are taken from the list
     each time that a path reaches it.
     """
-    found: list[tuple[Edge, Accesses]] = []
-    listed: list[tuple[Node, Jacobian, int]] = []
+    found: list[tuple[FuncReads, Accesses]] = []
+    listed: list[tuple[FuncNode, Jacobian, int]] = []
     pending = [stage]
     while pending:
         reader = pending.pop()
@@ -136,8 +141,8 @@ def _reached_as_released(nest: PublishedNest, stage: StageNode) -> list[tuple[Ed
 
 
 def _replaced(
-    listed: list[tuple[Node, Jacobian, int]], edge: Edge
-) -> list[tuple[Node, Jacobian, int]]:
+    listed: list[tuple[FuncNode, Jacobian, int]], edge: FuncReads
+) -> list[tuple[FuncNode, Jacobian, int]]:
     result = []
     for producer, matrix, n in listed:
         if producer is edge.consumer.node:
@@ -150,7 +155,7 @@ def _replaced(
 def _count(
     nest: PublishedNest,
     level: LevelNode,
-    producer: Node,
+    producer: FuncNode,
     matrix: Jacobian,
     count: int,
     feature: Mapping[str, Bound],
@@ -172,7 +177,9 @@ def _count(
     setattr(loads, kind, getattr(loads, kind) + n)
 
 
-def _vector_kind(nest: PublishedNest, level: LevelNode, producer: Node, matrix: Jacobian) -> str:
+def _vector_kind(
+    nest: PublishedNest, level: LevelNode, producer: FuncNode, matrix: Jacobian
+) -> str:
     """Return the kind of a load by its steps along the vectorised loop."""
     if level.vector_loop < 0:
         return "broadcasts"
@@ -192,7 +199,7 @@ def _vector_kind(nest: PublishedNest, level: LevelNode, producer: Node, matrix: 
 def _add_footprint(
     nest: PublishedNest,
     store: LevelNode,
-    producer: Node,
+    producer: FuncNode,
     times: Bound,
     found: Mapping[StageKey, Mapping[str, Bound]],
     loads: Loads,

@@ -35,10 +35,10 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.schedulers.learned.published.pipeline import (
     Flag,
-    Node,
+    FuncNode,
     Pipeline,
     Region,
-    Span,
+    LoopSpan,
     Spans,
     StageNode,
     both,
@@ -76,12 +76,12 @@ class LevelNode:
     vector_loop: int = -1
     vector_dim: int = -1
     children: list[LevelNode] = field(default_factory=list)
-    stored: list[Node] = field(default_factory=list)
+    stored: list[FuncNode] = field(default_factory=list)
     inlined: dict[int, int] = field(default_factory=dict)
     regions: dict[int, Region] = field(default_factory=dict)
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> FuncNode | None:
         """The node of the stage; None at root."""
         return None if self.stage is None else self.stage.node
 
@@ -92,7 +92,7 @@ class LevelNode:
 
 
 @dataclass(eq=False)
-class Site:
+class StageSite:
     """Where a stage is computed, stored and produced.
 
     `produce` is its outermost level, `innermost` its innermost one and `task` the outermost level
@@ -108,7 +108,7 @@ class Site:
 
 
 @dataclass(eq=False)
-class _Part:
+class _LoopPart:
     """A piece of a loop of the definition after splits: position of the loop, and extent."""
 
     loop: int
@@ -140,7 +140,7 @@ class PublishedNest:
         self.cores = cores
         self.factors = factors or {}
         self.root = LevelNode(None, None)
-        self.sites: dict[StageKey, Site] = {}
+        self.sites: dict[StageKey, StageSite] = {}
         self._entries = {entry.func: (i, entry) for i, entry in enumerate(schedule.funcs)}
         self._at: dict[LoopKey, LevelNode] = {}
         # Nodes stored further out than the loop in which they are computed, the last of each loop.
@@ -165,7 +165,7 @@ class PublishedNest:
                         slid[key] = max(node.id, slid.get(key, 0))
         return found, slid
 
-    def _stage_at(self, level: Level, node: Node) -> int:
+    def _stage_at(self, level: Level, node: FuncNode) -> int:
         """Return the stage with the loop of a level in which a node is read.
 
         Levels do not distinguish loops of the same name in several stages of a Func.
@@ -179,10 +179,10 @@ class PublishedNest:
         ]
         return level.stage if level.stage in named or not named else named[0]
 
-    def _place(self, node: Node) -> None:
+    def _place(self, node: FuncNode) -> None:
         if node.input:
             for stage in node.stages:
-                self.sites[node.id, stage.index] = Site(self.root, self.root)
+                self.sites[node.id, stage.index] = StageSite(self.root, self.root)
             return
         place, entry = self._entries.get(node.position, (-1, None))
         inline = entry is None or entry.compute.kind == "inline"
@@ -195,7 +195,7 @@ class PublishedNest:
         for stage in reversed(node.stages):
             self._add_stage(stage, place, entry, compute, store)
 
-    def _level(self, level: Level, node: Node) -> LevelNode:
+    def _level(self, level: Level, node: FuncNode) -> LevelNode:
         if level.kind != "at":
             return self.root
         key = level.func, self._stage_at(level, node), level.loop
@@ -208,8 +208,8 @@ class PublishedNest:
                                 "stored, is not one of its loops")  # fmt: skip
         return found
 
-    def _inline(self, node: Node) -> None:
-        site = Site(self.root, self.root, inlined=True)
+    def _inline(self, node: FuncNode) -> None:
+        site = StageSite(self.root, self.root, inlined=True)
         for level in self._inner:
             calls = 0
             for edge in node.readers:
@@ -263,14 +263,14 @@ class PublishedNest:
             one = inside[vector.loop]
             spans = (
                 *inside[: vector.loop],
-                Span(one.lo, one.lo, True),
+                LoopSpan(one.lo, one.lo, True),
                 *inside[vector.loop + 1 :],
             )
             self._own_region(level, spans)
             parent.children.insert(0, level)
             parent = level
         self._inner.append(parent)
-        site = Site(compute, store, first or parent, parent)
+        site = StageSite(compute, store, first or parent, parent)
         site.task = _task(parent)
         self.sites[node.id, stage.index] = site
 
@@ -286,12 +286,12 @@ class PublishedNest:
 
     def _loops(
         self, stage: StageNode, nest: StageSchedule, place: int, around: Spans
-    ) -> tuple[list[tuple[str, list[_Part]]], _Part | None]:
+    ) -> tuple[list[tuple[str, list[_LoopPart]]], _LoopPart | None]:
         """Return the final loops, outermost first, with their parts, and the vectorised part."""
         parts = self._parts(stage, nest, place, around)
         listed = [loop.name for loop in nest.loops] or list(parts)
         mapping = {loop.name: loop.mapping for loop in nest.loops}
-        vector: _Part | None = None
+        vector: _LoopPart | None = None
         loops = []
         for name in reversed(listed):
             if mapping.get(name) == "vectorized" and vector is None and len(parts[name]) == 1:
@@ -302,11 +302,11 @@ class PublishedNest:
 
     def _parts(
         self, stage: StageNode, nest: StageSchedule, place: int, around: Spans
-    ) -> dict[str, list[_Part]]:
+    ) -> dict[str, list[_LoopPart]]:
         """Return the parts of every loop after splits and fusions, innermost part first."""
         func, definition = stage.node.func, stage.stage
         names = [loop.name for loop in original_loops(func, definition)]
-        parts = {name: [_Part(i, around[i].extent)] for i, name in enumerate(names)}
+        parts = {name: [_LoopPart(i, around[i].extent)] for i, name in enumerate(names)}
         for at, change in enumerate(nest.splits):
             if isinstance(change, Fuse):
                 parts[change.fused] = parts.pop(change.inner) + parts.pop(change.outer)
@@ -318,21 +318,21 @@ class PublishedNest:
                     f"the fused loop {change.old} of {func.name} is split: the published features "
                     "have no such loop"
                 )
-            parts[change.outer] = [_Part(old[0].loop, ceil_div(old[0].extent, factor))]
-            parts[change.inner] = [_Part(old[0].loop, factor)]
+            parts[change.outer] = [_LoopPart(old[0].loop, ceil_div(old[0].extent, factor))]
+            parts[change.inner] = [_LoopPart(old[0].loop, factor)]
         return parts
 
     def _groups(
         self,
         stage: StageNode,
         nest: StageSchedule,
-        loops: Sequence[tuple[str, list[_Part]]],
+        loops: Sequence[tuple[str, list[_LoopPart]]],
         key: tuple[int, int],
-    ) -> tuple[list[list[tuple[str, _Part]]], bool]:
+    ) -> tuple[list[list[tuple[str, _LoopPart]]], bool]:
         """Return the loops of each level, outermost first, and whether the first is parallel."""
         mapping = {loop.name: loop.mapping for loop in nest.loops}
         parallel = self._is_parallel(stage)
-        groups: list[list[tuple[str, _Part]]] = [[]]
+        groups: list[list[tuple[str, _LoopPart]]] = [[]]
         running, placed = parallel, False
         for name, parts in loops:
             if running and mapping.get(name) != "parallel":
@@ -355,7 +355,9 @@ class PublishedNest:
             groups.pop()  # what is computed in the last loop is computed beside the vector
         return groups, parallel
 
-    def _goes_inside(self, loop: LoopKey, group: Sequence[tuple[str, _Part]], loops: int) -> bool:
+    def _goes_inside(
+        self, loop: LoopKey, group: Sequence[tuple[str, _LoopPart]], loops: int
+    ) -> bool:
         """Return whether a level of extents 1 follows that computes some of a loop's nodes.
 
         The released code makes one where a node slides along loops of which the outermost is 1.
@@ -385,17 +387,17 @@ class PublishedNest:
 
     # --- regions --------------------------------------------------------------------------
 
-    def region_at(self, level: LevelNode, node: Node) -> Region:
+    def region_at(self, level: LevelNode, node: FuncNode) -> Region:
         """Return what is computed of a node in one iteration of a level if it is computed there."""
         found = level.regions.get(node.id)
         if found is None:
             found = level.regions[node.id] = self.pipeline.region(node, self._required(level, node))
         return found
 
-    def _required(self, level: LevelNode, node: Node) -> Spans:
+    def _required(self, level: LevelNode, node: FuncNode) -> Spans:
         if level.root and node.output:
             box = self.pipeline.boxes[node.func.name]
-            return tuple(Span(i.lo, i.hi, node_bound(node, d)) for d, i in enumerate(box))
+            return tuple(LoopSpan(i.lo, i.hi, node_bound(node, d)) for d, i in enumerate(box))
         spans: Spans | None = None
         for edge in node.readers:
             stage = level.stage
@@ -409,7 +411,7 @@ class PublishedNest:
         return spans
 
 
-def node_bound(node: Node, dimension: int) -> bool:
+def node_bound(node: FuncNode, dimension: int) -> bool:
     """Return whether the user promised the extent of a dimension of an output."""
     return node.func.args[dimension] in node.func.bounds
 
@@ -428,24 +430,24 @@ def _has_vector(nest: StageSchedule) -> bool:
     return any(loop.mapping == "vectorized" for loop in nest.loops)
 
 
-def _sizes(count: int, parts: Iterable[_Part]) -> tuple[Bound, ...]:
+def _sizes(count: int, parts: Iterable[_LoopPart]) -> tuple[Bound, ...]:
     sizes: list[Bound] = [1.0] * count
     for part in parts:
         sizes[part.loop] = sizes[part.loop] * part.extent
     return tuple(sizes)
 
 
-def _middle(around: Spans, vector: _Part | None) -> Spans:
+def _middle(around: Spans, vector: _LoopPart | None) -> Spans:
     """Return the middle iteration, and in the vectorised loop all lanes of the middle vector."""
     spans = []
     for i, span in enumerate(around):
         if vector is not None and i == vector.loop:
             lanes = vector.extent
             lo = span.lo + lanes * floor_div(ceil_div(span.extent, lanes), 2.0)
-            spans.append(Span(lo, lo + lanes - 1.0, True))
+            spans.append(LoopSpan(lo, lo + lanes - 1.0, True))
         else:
             lo = span.lo + floor_div(span.extent, 2.0)
-            spans.append(Span(lo, lo, True))
+            spans.append(LoopSpan(lo, lo, True))
     return tuple(spans)
 
 
@@ -460,7 +462,7 @@ def _tile(outer: Spans, size: Sequence[Bound], stage: StageNode, parallel: bool)
             constant = _either(span.constant, both(count > 1.0, stage.pure[i]))
         elif stage.index:
             constant = both(constant, _either(inner == 1.0, count == 1.0))
-        spans.append(Span(lo, lo + inner - 1.0, constant))
+        spans.append(LoopSpan(lo, lo + inner - 1.0, constant))
     return tuple(spans)
 
 

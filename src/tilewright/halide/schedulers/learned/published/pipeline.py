@@ -53,7 +53,7 @@ from tilewright.halide.schedulers.learned.published.derivatives import Jacobian,
 Flag: TypeAlias = bool | npt.NDArray[np.bool_]
 
 
-class Span(NamedTuple):
+class LoopSpan(NamedTuple):
     """A range with both ends included; `constant`: whether the compiler knows its extent."""
 
     lo: Bound
@@ -66,7 +66,7 @@ class Span(NamedTuple):
         return self.hi - self.lo + 1.0
 
 
-Spans = tuple[Span, ...]
+Spans = tuple[LoopSpan, ...]
 
 
 @dataclass(eq=False)
@@ -96,7 +96,7 @@ class StageNode:
         depends: Identifiers of all nodes that it reads directly or through others.
     """
 
-    node: Node
+    node: FuncNode
     index: int
     stage: Stage
     summary: StageSummary
@@ -105,8 +105,8 @@ class StageNode:
     reduction: tuple[bool, ...]
     dimension: tuple[int, ...]
     lanes: int
-    ranges: dict[str, Span]
-    edges: list[Edge] = field(default_factory=list)
+    ranges: dict[str, LoopSpan]
+    edges: list[FuncReads] = field(default_factory=list)
     depends: set[int] = field(default_factory=set)
 
     @cached_property
@@ -123,7 +123,7 @@ class StageNode:
 
 
 @dataclass(eq=False)
-class Node:
+class FuncNode:
     """One Func.
 
     `id` is its position from the outputs towards the inputs, `position` that in
@@ -136,7 +136,7 @@ class Node:
     bytes: int
     output: bool
     stages: list[StageNode] = field(default_factory=list)
-    readers: list[Edge] = field(default_factory=list)
+    readers: list[FuncReads] = field(default_factory=list)
     input: bool = False
 
     @property
@@ -151,7 +151,7 @@ class Node:
 
 
 @dataclass(eq=False)
-class Edge:
+class FuncReads:
     """What one stage reads of a node.
 
     Attributes:
@@ -164,7 +164,7 @@ class Edge:
             most one loop and depend on no parameter, with that loop (-1 for none).
     """
 
-    producer: Node
+    producer: FuncNode
     consumer: StageNode
     access: Access
     calls: int
@@ -210,11 +210,11 @@ class Pipeline:
         self.scheduled = [node for node in self.nodes if not node.input]
         self.stages = [stage for node in self.scheduled for stage in reversed(node.stages)]
 
-    def _node(self, place: int, func: Func) -> Node:
+    def _node(self, place: int, func: Func) -> FuncNode:
         position = self.algorithm.order[func.name]
-        return Node(place, position, func, func.bytes, func.name in self.algorithm.outputs)
+        return FuncNode(place, position, func, func.bytes, func.name in self.algorithm.outputs)
 
-    def _add_stages(self, node: Node, vector_bytes: int) -> None:
+    def _add_stages(self, node: FuncNode, vector_bytes: int) -> None:
         func = node.func
         for stage, summary in zip(func.stages, self.analysis.summaries(func.name), strict=True):
             names = tuple(loop.name for loop in stage.loops)
@@ -243,7 +243,7 @@ class Pipeline:
             if name == own:
                 continue
             access = accesses[name]
-            edge = Edge(
+            edge = FuncReads(
                 self.by_name[name],
                 stage,
                 access,
@@ -256,12 +256,12 @@ class Pipeline:
 
     # --- regions --------------------------------------------------------------------------
 
-    def region(self, node: Node, required: Spans) -> Region:
+    def region(self, node: FuncNode, required: Spans) -> Region:
         """Return the region of a node of which readers need `required`."""
         computed = self._computed(node, required)
         return Region(required, computed, [self._loops(s, computed) for s in node.stages])
 
-    def _computed(self, node: Node, required: Spans) -> Spans:
+    def _computed(self, node: FuncNode, required: Spans) -> Spans:
         box = tuple(Interval(span.lo, span.hi) for span in required)
         spans = list(required)
         for stage, args in node.updates_args:
@@ -272,7 +272,7 @@ class Pipeline:
                     continue
                 written = self.bounder.bound(arg, env, memo)
                 lo, hi = least(spans[d].lo, written.lo), most(spans[d].hi, written.hi)
-                spans[d] = Span(lo, hi, False)
+                spans[d] = LoopSpan(lo, hi, False)
         return tuple(spans)
 
     @staticmethod
@@ -282,7 +282,7 @@ class Pipeline:
             for name, dimension in zip(stage.loops, stage.dimension, strict=True)
         )
 
-    def footprint(self, edge: Edge, loops: Spans) -> Spans:
+    def footprint(self, edge: FuncReads, loops: Spans) -> Spans:
         """Return what a stage reads of a node while its loops run over `loops`."""
         consumer = edge.consumer
         env = {
@@ -293,22 +293,22 @@ class Pipeline:
         spans = []
         for part, (affine, loop) in zip(box, edge.known, strict=True):
             constant: Flag = affine and (loop < 0 or loops[loop].constant)
-            spans.append(Span(part.lo, part.hi, constant))
+            spans.append(LoopSpan(part.lo, part.hi, constant))
         return tuple(spans)
 
 
-def _ranges(stage: Stage, bounder: Bounder) -> dict[str, Span]:
+def _ranges(stage: Stage, bounder: Bounder) -> dict[str, LoopSpan]:
     """Return the ranges of a stage's reduction variables."""
     found = {}
     memo: dict[int, Interval] = {}
     for rvar in stage.rvars:
         low = bounder.bound(rvar.min, {}, memo)
         size = bounder.bound(rvar.extent, {}, memo)
-        found[rvar.name] = Span(low.lo, low.hi + size.hi - 1.0, True)
+        found[rvar.name] = LoopSpan(low.lo, low.hi + size.hi - 1.0, True)
     return found
 
 
-def _wraps_image(node: Node) -> bool:
+def _wraps_image(node: FuncNode) -> bool:
     """Return whether a Func only passes on the values of an image."""
     if len(node.stages) != 1 or len(node.func.types) != 1 or node.stages[0].edges:
         return False
@@ -402,6 +402,6 @@ def both(a: Flag, b: Flag) -> Flag:
 def union(a: Spans, b: Spans) -> Spans:
     """Return the smallest spans that cover both; constant where both are."""
     return tuple(
-        Span(least(p.lo, q.lo), most(p.hi, q.hi), both(p.constant, q.constant))
+        LoopSpan(least(p.lo, q.lo), most(p.hi, q.hi), both(p.constant, q.constant))
         for p, q in zip(a, b, strict=True)
     )
