@@ -9,8 +9,8 @@ from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.schedulers.learned.published.derivatives import Jacobian, entry, through
 from tilewright.halide.schedulers.learned.published.levels import LevelNode, PublishedNest, StageKey
 from tilewright.halide.schedulers.learned.published.pipeline import (
-    FuncReads,
     FuncNode,
+    FuncReads,
     StageNode,
     pick,
 )

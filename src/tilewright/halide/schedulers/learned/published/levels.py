@@ -36,9 +36,9 @@ from tilewright.halide.ir.schedule import (
 from tilewright.halide.schedulers.learned.published.pipeline import (
     Flag,
     FuncNode,
+    LoopSpan,
     Pipeline,
     Region,
-    LoopSpan,
     Spans,
     StageNode,
     both,

@@ -1,0 +1,155 @@
+"""The networks of Adams et al. 2019 and Anderson et al. 2021: predicted run times.
+
+A small network turns the features of a stage into 32 coefficients; the time of the stage is a sum
+of terms, each a coefficient times a quantity that the features give (Anderson et al. 2021, appendix
+B). The pipeline's time is the sum over stages.
+
+| symbol | meaning | shape |
+|---|---|---|
+| `x` | log(1 + schedule features) | (N, stages, F) |
+| `y` | algorithm features | (stages, 40, 7) |
+| `c` | coefficients, not negative | (N, stages, 32) |
+
+Where the paper and the released code differ, this is the code (`as_released`), with which the
+published weights were trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.errors import TilewrightError
+from tilewright.halide.schedulers.learned.published import cpu_features
+from tilewright.halide.schedulers.learned.published.weights import (
+    ALGORITHM_CHANNELS,
+    Weights,
+)
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+MILLISECONDS = 1e-9  # of a unit of the terms
+PAGE_BYTES = 4096.0
+
+
+class _Named:
+    """Features by name, each of shape (N, stages)."""
+
+    def __init__(self, names: Sequence[str], values: Array) -> None:
+        self._values = {name: values[..., i] for i, name in enumerate(names)}
+
+    def __getattr__(self, name: str) -> Array:
+        return self._values[name]
+
+
+def coefficients(weights: Weights, algorithm: Array, schedule: Array) -> Array:
+    """Return the coefficients of every stage.
+
+    Args:
+        weights: The weights, for F schedule features.
+        algorithm: Shape (stages, 40, 7), as of `algorithm_features`.
+        schedule: Shape (N, stages, F).
+
+    Returns:
+        Shape (N, stages, 32).
+
+    Raises:
+        TilewrightError: The weights are for another number of features.
+    """
+    if schedule.shape[-1] != weights.features:
+        raise TilewrightError(
+            f"the weights are for {weights.features} schedule features, but there are "
+            f"{schedule.shape[-1]}: the files of Adams2019 have 39, those of Anderson2021 73"
+        )
+    squashed = 1.0 / (1.0 + np.exp(-weights.algorithm))
+    flat = algorithm.reshape(len(algorithm), -1)
+    embedded = flat @ squashed.reshape(ALGORITHM_CHANNELS, -1).T + weights.algorithm_bias
+    fixed = embedded @ weights.trunk[:, :ALGORITHM_CHANNELS].T + weights.trunk_bias
+    hidden = np.maximum(np.log1p(schedule) @ weights.schedule.T + weights.schedule_bias, 0.0)
+    moving = hidden @ weights.trunk[:, ALGORITHM_CHANNELS:].T
+    found: Array = np.maximum(moving + fixed, 0.0)
+    return found
+
+
+def predicted_cpu(
+    weights: Weights, algorithm: Array, schedule: Array, cores: int, as_released: bool = True
+) -> Array:
+    """Return the run times that the network of Adams et al. 2019 predicts.
+
+    Args:
+        weights: Weights for 39 schedule features.
+        algorithm: Shape (stages, 40, 7).
+        schedule: Shape (N, stages, 39), the output's last stage first.
+        cores: The tasks that run at once.
+        as_released: Whether the cost of stores counts twice, as in the released code, whose weights
+            were trained that way.
+
+    Returns:
+        Milliseconds, shape (N,).
+    """
+    c = coefficients(weights, algorithm, schedule)
+    f = _Named(cpu_features.NAMES, schedule)
+    inlined = f.inlined_calls != 0
+    lanes = f.vector_size * f.num_vectors
+    compute = np.where(
+        inlined,
+        lanes * c[..., 2] + f.num_scalars * c[..., 3],
+        lanes * c[..., 0] + f.num_scalars * c[..., 1],
+    )
+    tasks = np.maximum(1.0, f.inner_parallelism * f.outer_parallelism)
+    compute *= _idle(tasks, cores)
+    stores = _cpu_stores(f, c) * (2.0 if as_released else 1.0)
+    total = compute + stores + _cpu_loads(f, c, tasks) + _overheads(f, c)
+    total += f.working_set * c[..., 27]
+    result: Array = total.sum(axis=-1) * MILLISECONDS
+    return result
+
+
+def _idle(tasks: Array, cores: int) -> Array:
+    """Return by how much cores without a task lengthen the run."""
+    each = tasks / cores
+    result: Array = np.ceil(each) / np.maximum(1.0, each)
+    return result
+
+
+def _overheads(f: _Named, c: Array) -> Array:
+    """Return the cost of allocations, of launching parallel loops and of tasks."""
+    launches = np.where(f.inner_parallelism > 1, c[..., 25], 0.0)
+    tasks = (f.inner_parallelism - 1.0) * c[..., 26]
+    result: Array = c[..., 24] * f.num_realizations + f.num_productions * (launches + tasks)
+    return result
+
+
+def _cpu_loads(f: _Named, c: Array, tasks: Array) -> Array:
+    per_point = f.unique_bytes_read_per_vector, f.unique_lines_read_per_vector
+    result: Array = (
+        f.num_realizations * f.unique_lines_read_per_realization * c[..., 5]
+        + f.num_realizations * f.unique_bytes_read_per_realization * c[..., 6]
+        + f.num_vectors * f.scalar_loads_per_vector * c[..., 7]
+        + f.num_scalars * f.scalar_loads_per_scalar * c[..., 8]
+        + f.num_vectors * f.vector_loads_per_vector * c[..., 9]
+        + per_point[0] * (f.num_scalars * c[..., 10] + f.num_vectors * c[..., 11])
+        + per_point[1] * (f.num_scalars * c[..., 12] + f.num_vectors * c[..., 13])
+        + tasks * f.unique_bytes_read_per_task * c[..., 14]
+        + tasks * f.unique_lines_read_per_task * c[..., 15]
+    )
+    return result
+
+
+def _cpu_stores(f: _Named, c: Array) -> Array:
+    row = np.maximum(1.0, f.innermost_bytes_at_task)
+    lines = f.inner_parallelism * (f.bytes_at_task / row)
+    parallel = f.inner_parallelism > 1
+    last = np.zeros(parallel.shape, dtype=bool)
+    last[..., 0] = True  # the output's last stage, which nothing reads
+    per_line = np.where(parallel, c[..., 16], np.where(last, c[..., 17], c[..., 18]))
+    per_byte = np.where(parallel, c[..., 19], np.where(last, c[..., 20], c[..., 21]))
+    stores = f.num_realizations * (lines * per_line + f.bytes_at_realization * per_byte)
+    shared_lines = np.where(parallel, c[..., 22] * (f.num_vectors + f.num_scalars) / row, 0.0)
+    at_once = np.minimum(f.inner_parallelism, PAGE_BYTES / row)
+    faults = f.bytes_at_production * at_once * f.inner_parallelism * f.outer_parallelism
+    result: Array = stores + shared_lines + faults * c[..., 23]
+    return result
