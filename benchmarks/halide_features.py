@@ -27,7 +27,6 @@ apart, and only where ours or the plugin's is not 0.
 from __future__ import annotations
 
 import base64
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -381,4 +380,4 @@ def of_plugin(plugin: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -162,6 +162,22 @@ def counted(root: Expr) -> Iterator[tuple[Expr, int]]:
             yield Op("let", (), root.type), 1
 
 
+def counted_uses(root: Expr) -> dict[int, int]:
+    """Return the uses of the subexpressions that get a name, by identity of the node."""
+    uses: Counter[int] = Counter()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Const | Variable):
+            continue
+        if _extracted(node):
+            uses[id(node)] += 1
+            if uses[id(node)] > 1:
+                continue
+        stack.extend(node.args)
+    return {key: count for key, count in uses.items() if count > 1}
+
+
 def _extracted(e: Op | Call) -> bool:
     """Return whether a subexpression that occurs several times gets a name."""
     if isinstance(e, Op):

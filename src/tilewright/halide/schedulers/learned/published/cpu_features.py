@@ -12,6 +12,7 @@ Search and Random Programs* (SIGGRAPH 2019).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -128,19 +129,24 @@ def cpu_features(
     """
     nest = PublishedNest(pipeline, schedule, factors, cores)
     with np.errstate(invalid="ignore", divide="ignore"):
-        walk = _Walk(nest, cores, as_released)
+        walk = StageWalk(nest, cores, as_released)
         walk.run()
     rows = max([1, *map(np.size, (factors or {}).values())])
-    values = np.zeros((rows, len(pipeline.stages), len(NAMES)))
-    for at, stage in enumerate(pipeline.stages):
-        found = walk.found.get((stage.node.id, stage.index), {})
-        for f, name in enumerate(NAMES):
-            values[:, at, f] = found.get(name, 0.0)
-    keys = tuple((stage.node.position, stage.index) for stage in pipeline.stages)
-    return StageFeatures(NAMES, keys, values)
+    return StageFeatures(NAMES, stage_keys(pipeline), walk.table(rows))
 
 
-class _Walk:
+def stage_keys(pipeline: Pipeline) -> tuple[tuple[int, int], ...]:
+    """Return `StageFeatures.stages` of a pipeline."""
+    return tuple((stage.node.position, stage.index) for stage in pipeline.stages)
+
+
+class StageWalk:
+    """A walk over a nest that collects the features of all stages in `found`."""
+
+    names: tuple[str, ...] = NAMES
+    defaults: Mapping[str, float] = {}
+    unroll_limit = UNROLL_LIMIT
+
     def __init__(self, nest: PublishedNest, cores: int, as_released: bool) -> None:
         self.nest = nest
         self.cores = float(cores)
@@ -148,12 +154,28 @@ class _Walk:
         self.found: dict[StageKey, Feature] = {}
 
     def run(self) -> None:
+        """Walk over the whole nest."""
         nest = self.nest
         total = self._level(nest.root, 1.0, 1.0)
         self._at_root(total)
 
+    def table(self, rows: int) -> Array:
+        """Return the features of all stages, shape (rows, stages, features)."""
+        stages = self.nest.pipeline.stages
+        values = np.zeros((rows, len(stages), len(self.names)))
+        for at, stage in enumerate(stages):
+            found = self.of(stage)
+            for f, name in enumerate(self.names):
+                values[:, at, f] = found[name]
+        return values
+
     def of(self, stage: StageNode) -> Feature:
-        return self.found.setdefault((stage.node.id, stage.index), dict.fromkeys(NAMES, 0.0))
+        """Return the features of a stage so far."""
+        key = stage.node.id, stage.index
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = {**dict.fromkeys(self.names, 0.0), **self.defaults}
+        return found
 
     # --- one level ------------------------------------------------------------------------
 
@@ -187,14 +209,21 @@ class _Walk:
         if level.innermost:
             feature["unrolled_loop_extent"] = self._unrolled(level, feature)
         if level.innermost or produced:
-            loads = loads_of(self.nest, level, instances, self.found, self.as_released)
-            if produced:
-                self._reads_at_production(stage, feature, loads)
-            if level.innermost:
-                self._reads_innermost(stage, feature, loads, inside)
+            self._loads(level, feature, instances, inside, produced)
         for identifier, calls in level.inlined.items():
             self._inlined(level, identifier, float(calls), inside, parallelism)
         return total
+
+    def _loads(
+        self, level: LevelNode, feature: Feature, instances: Bound, inside: Bound, produced: bool
+    ) -> None:
+        """Set the features of loads at the outermost or innermost level of a stage."""
+        assert level.stage is not None
+        loads = loads_of(self.nest, level, instances, self.found, self.as_released)
+        if produced:
+            self._reads_at_production(level.stage, feature, loads)
+        if level.innermost:
+            self._reads_innermost(level.stage, feature, loads, inside)
 
     def _tasks(self, level: LevelNode) -> Bound:
         """Return the parallel iterations of a level."""
@@ -261,8 +290,12 @@ class _Walk:
             innermost = _innermost(node, region.computed, site.produce.vector_dim)
             feature["innermost_bytes_at_realization"] = innermost
             if not level.root:
-                feature["bytes_at_task"] = size
-                feature["innermost_bytes_at_task"] = innermost
+                self._set_task_bytes(node, feature, size, innermost)
+
+    def _set_task_bytes(
+        self, node: FuncNode, feature: Feature, size: Bound, innermost: Bound
+    ) -> None:
+        feature["bytes_at_task"], feature["innermost_bytes_at_task"] = size, innermost
 
     def _innermost_extents(self, level: LevelNode, feature: Feature) -> None:
         """Set the features of the innermost loops, which levels further in set again."""
@@ -292,7 +325,7 @@ class _Walk:
             return 1.0
         around = self.nest.region_at(parent.parent, stage.node).loops[stage.index]
         pure = feature["innermost_pure_loop_extent"]
-        unrolled = pure <= UNROLL_LIMIT
+        unrolled = pure <= self.unroll_limit
         for i, span in enumerate(around):
             if not stage.reduction[i]:
                 unrolled = both(unrolled, span.constant)
@@ -314,14 +347,11 @@ class _Walk:
                 size = size * extent
                 if d == level.vector_dim:
                     innermost = extent
-            feature["bytes_at_task"] = size
-            feature["innermost_bytes_at_task"] = node.bytes * innermost
+            self._set_task_bytes(node, feature, size, node.bytes * innermost)
         else:
             size = ceil_div(feature["bytes_at_realization"], self.cores)
-            feature["bytes_at_task"] = size
-            feature["innermost_bytes_at_task"] = least(
-                size, feature["innermost_bytes_at_realization"]
-            )
+            row = feature["innermost_bytes_at_realization"]
+            self._set_task_bytes(node, feature, size, least(size, row))
         self._reads_of_task(level, feature)
 
     def _reads_of_task(self, level: LevelNode, feature: Feature) -> None:
@@ -350,9 +380,9 @@ class _Walk:
         feature["unique_lines_read_per_task"] = lines
 
     def _set_task(self, level: LevelNode, total: Bound) -> None:
-        if level.stage is not None:
-            self.of(level.stage)["working_set_at_task"] = total
         for child in level.children:
+            if child.stage is not None:
+                self.of(child.stage)["working_set_at_task"] = total
             self._set_task(child, total)
 
     def _production(
@@ -410,15 +440,12 @@ class _Walk:
         reader = self.of(level.stage)
         feature = self.of(self.nest.pipeline.nodes[identifier].stages[0])
         feature["inlined_calls"] = feature["inlined_calls"] + calls * inside
-        feature["num_vectors"] = feature["num_vectors"] + calls * reader["num_vectors"]
+        feature["num_vectors"] = feature.get("num_vectors", 0.0) + calls * reader["num_vectors"]
         feature["num_scalars"] = feature["num_scalars"] + calls * reader["num_scalars"]
         feature["native_vector_size"] = float(level.stage.lanes)
-        known, lanes = feature["vector_size"], float(level.stage.lanes)
-        feature["vector_size"] = pick(
-            known > 0.0,
-            least(known, lanes),
-            reader["vector_size"],
-        )
+        known, lanes = feature.get("vector_size", 0.0), float(level.stage.lanes)
+        size = reader.get("vector_size", 0.0)
+        feature["vector_size"] = pick(known > 0.0, least(known, lanes), size)
         known, pure = feature["innermost_pure_loop_extent"], reader["innermost_pure_loop_extent"]
         feature["innermost_pure_loop_extent"] = pick(
             known > 0.0,

@@ -18,20 +18,33 @@ Jacobian = tuple[tuple[Entry, ...], ...]
 ZERO, ONE = Fraction(0), Fraction(1)
 
 
-def jacobian(args: Sequence[Expr], loops: Sequence[str]) -> Jacobian:
-    """Return the Jacobian of an access with coordinates `args` by `loops`."""
+def jacobian(args: Sequence[Expr], loops: Sequence[str], lossy: bool = False) -> Jacobian:
+    """Return the Jacobian of an access with coordinates `args` by `loops`.
+
+    With `lossy`, sums are those of `lossy_sum`.
+    """
     known: dict[tuple[int, str], Entry] = {}
-    return tuple(tuple(_derivative(arg, loop, known) for loop in loops) for arg in args)
+    return tuple(tuple(_derivative(arg, loop, known, lossy) for loop in loops) for arg in args)
 
 
-def _derivative(e: Expr, loop: str, known: dict[tuple[int, str], Entry]) -> Entry:
+def lossy_sum(a: Entry, b: Entry) -> Entry:
+    """Return the sum as the released Anderson2021 has it.
+
+    It takes the sum for unknown if the denominators have no binary digit in common: 1/2 + 1.
+    """
+    if a is None or b is None or not a.denominator & b.denominator:
+        return None
+    return a + b
+
+
+def _derivative(e: Expr, loop: str, known: dict[tuple[int, str], Entry], lossy: bool) -> Entry:
     key = id(e), loop
     if key not in known:
-        known[key] = _differentiate(e, loop, known)
+        known[key] = _differentiate(e, loop, known, lossy)
     return known[key]
 
 
-def _differentiate(e: Expr, loop: str, known: dict[tuple[int, str], Entry]) -> Entry:
+def _differentiate(e: Expr, loop: str, known: dict[tuple[int, str], Entry], lossy: bool) -> Entry:
     if isinstance(e, Const):
         return ZERO
     if isinstance(e, Variable):
@@ -39,14 +52,15 @@ def _differentiate(e: Expr, loop: str, known: dict[tuple[int, str], Entry]) -> E
     if not _uses(e, loop):
         return ZERO
     if isinstance(e, Call):
-        return _derivative(e.args[0], loop, known) if e.name == "likely" else None
+        return _derivative(e.args[0], loop, known, lossy) if e.name == "likely" else None
     if e.name in ("add", "sub"):
-        a, b = (_derivative(arg, loop, known) for arg in e.args)
-        if a is None or b is None:
-            return None
-        return a + b if e.name == "add" else a - b
+        a, b = (_derivative(arg, loop, known, lossy) for arg in e.args)
+        b = b if b is None or e.name == "add" else -b
+        if lossy:
+            return lossy_sum(a, b)
+        return None if a is None or b is None else a + b
     if e.name in ("mul", "div"):
-        a, by = _derivative(e.args[0], loop, known), e.args[1]
+        a, by = _derivative(e.args[0], loop, known, lossy), e.args[1]
         if a is None or not isinstance(by, Const) or not isinstance(by.value, int):
             return None
         if e.name == "mul":
@@ -62,17 +76,22 @@ def _uses(e: Expr, loop: str) -> bool:
     )
 
 
-def through(outer: Jacobian, inner: Jacobian) -> Jacobian:
+def through(outer: Jacobian, inner: Jacobian, lossy: bool = False) -> Jacobian:
     """Return the Jacobian of an access `outer` in a Func that is inlined where `inner` reads it."""
     columns = len(inner[0]) if inner else 0
     return tuple(
-        tuple(_dot(row, [line[j] for line in inner]) for j in range(columns)) for row in outer
+        tuple(_dot(row, [line[j] for line in inner], lossy) for j in range(columns))
+        for row in outer
     )
 
 
-def _dot(row: Sequence[Entry], column: Sequence[Entry]) -> Entry:
+def _dot(row: Sequence[Entry], column: Sequence[Entry], lossy: bool) -> Entry:
     total: Entry = ZERO
     for a, b in zip(row, column, strict=False):
+        if lossy:
+            product = ZERO if a == 0 or b == 0 else None if a is None or b is None else a * b
+            total = lossy_sum(total, product)
+            continue
         if a == 0 or b == 0 or total is None:
             continue
         total = None if a is None or b is None else total + a * b

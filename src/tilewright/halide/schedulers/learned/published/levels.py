@@ -65,6 +65,7 @@ class LevelNode:
         children: The levels inside, the stage's own first.
         stored: The nodes stored here.
         inlined: The nodes inlined here (at innermost levels), with the number of calls.
+        label: On GPUs ``block``, ``thread``, ``serial`` or ``simd``; else empty.
         regions: The region of each node at the representative iteration, by identifier.
     """
 
@@ -78,6 +79,7 @@ class LevelNode:
     children: list[LevelNode] = field(default_factory=list)
     stored: list[FuncNode] = field(default_factory=list)
     inlined: dict[int, int] = field(default_factory=dict)
+    label: str = ""
     regions: dict[int, Region] = field(default_factory=dict)
 
     @property
@@ -108,7 +110,7 @@ class StageSite:
 
 
 @dataclass(eq=False)
-class _LoopPart:
+class LoopPart:
     """A piece of a loop of the definition after splits: position of the loop, and extent."""
 
     loop: int
@@ -190,10 +192,15 @@ class PublishedNest:
             self._inline(node)
             return
         compute = self._level(entry.compute, node) if entry else self.root
-        store = self._level(entry.store, node) if entry else self.root
-        store.stored.append(node)
+        store = self._store(entry, node, compute)
         for stage in reversed(node.stages):
             self._add_stage(stage, place, entry, compute, store)
+
+    def _store(self, entry: FuncSchedule | None, node: FuncNode, compute: LevelNode) -> LevelNode:
+        """Note a node at its store level; return the level."""
+        store = self._level(entry.store, node) if entry else self.root
+        store.stored.append(node)
+        return store
 
     def _level(self, level: Level, node: FuncNode) -> LevelNode:
         if level.kind != "at":
@@ -219,7 +226,7 @@ class PublishedNest:
             if calls:
                 level.inlined[node.id] = calls
                 site.compute = site.store = site.produce = site.innermost = level
-                site.task = _task(level)
+                site.task = task_of(level)
         self.sites[node.id, 0] = site
 
     # --- the levels of a stage ------------------------------------------------------------
@@ -245,12 +252,12 @@ class PublishedNest:
         inside = _middle(around, vector)
         outer, parent, first = around, compute, None
         for at, group in enumerate(groups):
-            size = _sizes(len(stage.loops), [part for _, part in group])
+            size = sizes_of(len(stage.loops), [part for _, part in group])
             last = at == len(groups) - 1
             level = LevelNode(stage, parent, size, parallel and at == 0, last and vector is None)
             level.vector_loop, level.vector_dim = vector_loop, vector_dim
             spans = inside if last else _tile(outer, size, stage, parallel and at == 0)
-            self._own_region(level, spans)
+            self.own_region(level, spans)
             for name, _ in group:
                 self._at[*key, name] = level
             if at and not group and groups[at - 1]:
@@ -258,7 +265,7 @@ class PublishedNest:
             parent.children.append(level)
             outer, parent, first = spans, level, first or level
         if vector is not None:
-            size = _sizes(len(stage.loops), [vector])
+            size = sizes_of(len(stage.loops), [vector])
             level = LevelNode(stage, parent, size, False, True, vector_loop, vector_dim)
             one = inside[vector.loop]
             spans = (
@@ -266,15 +273,15 @@ class PublishedNest:
                 LoopSpan(one.lo, one.lo, True),
                 *inside[vector.loop + 1 :],
             )
-            self._own_region(level, spans)
+            self.own_region(level, spans)
             parent.children.insert(0, level)
             parent = level
-        self._inner.append(parent)
+        self.note_innermost(parent)
         site = StageSite(compute, store, first or parent, parent)
-        site.task = _task(parent)
+        site.task = task_of(parent)
         self.sites[node.id, stage.index] = site
 
-    def _own_region(self, level: LevelNode, spans: Spans) -> None:
+    def own_region(self, level: LevelNode, spans: Spans) -> None:
         """Set the region of a level's own node: its loops are the level's."""
         assert level.stage is not None
         assert level.parent is not None
@@ -284,14 +291,32 @@ class PublishedNest:
         loops[level.stage.index] = spans
         level.regions[node.id] = Region(around.required, around.computed, loops)
 
+    def note_innermost(self, level: LevelNode) -> None:
+        """Note an innermost level, into which later nodes may be inlined."""
+        self._inner.append(level)
+
+    def note(self, node: FuncNode, stage: StageNode, loop: str, level: LevelNode) -> None:
+        """Note the level of a loop, at which later nodes may be computed."""
+        self._at[node.position, stage.index, loop] = level
+
+    def final_loops(
+        self, stage: StageNode, place: int, entry: FuncSchedule | None, around: Spans
+    ) -> tuple[list[tuple[str, list[LoopPart]]], dict[str, str]]:
+        """Return the final loops, outermost first, with their parts, and their mappings."""
+        nest = entry.stages[stage.index] if entry and entry.stages else StageSchedule()
+        parts = self._parts(stage, nest, place, around)
+        listed = [loop.name for loop in nest.loops] or list(parts)
+        mapping: dict[str, str] = {loop.name: loop.mapping for loop in nest.loops}
+        return [(name, parts[name]) for name in reversed(listed)], mapping
+
     def _loops(
         self, stage: StageNode, nest: StageSchedule, place: int, around: Spans
-    ) -> tuple[list[tuple[str, list[_LoopPart]]], _LoopPart | None]:
+    ) -> tuple[list[tuple[str, list[LoopPart]]], LoopPart | None]:
         """Return the final loops, outermost first, with their parts, and the vectorised part."""
         parts = self._parts(stage, nest, place, around)
         listed = [loop.name for loop in nest.loops] or list(parts)
         mapping = {loop.name: loop.mapping for loop in nest.loops}
-        vector: _LoopPart | None = None
+        vector: LoopPart | None = None
         loops = []
         for name in reversed(listed):
             if mapping.get(name) == "vectorized" and vector is None and len(parts[name]) == 1:
@@ -302,11 +327,11 @@ class PublishedNest:
 
     def _parts(
         self, stage: StageNode, nest: StageSchedule, place: int, around: Spans
-    ) -> dict[str, list[_LoopPart]]:
+    ) -> dict[str, list[LoopPart]]:
         """Return the parts of every loop after splits and fusions, innermost part first."""
         func, definition = stage.node.func, stage.stage
         names = [loop.name for loop in original_loops(func, definition)]
-        parts = {name: [_LoopPart(i, around[i].extent)] for i, name in enumerate(names)}
+        parts = {name: [LoopPart(i, around[i].extent)] for i, name in enumerate(names)}
         for at, change in enumerate(nest.splits):
             if isinstance(change, Fuse):
                 parts[change.fused] = parts.pop(change.inner) + parts.pop(change.outer)
@@ -318,21 +343,21 @@ class PublishedNest:
                     f"the fused loop {change.old} of {func.name} is split: the published features "
                     "have no such loop"
                 )
-            parts[change.outer] = [_LoopPart(old[0].loop, ceil_div(old[0].extent, factor))]
-            parts[change.inner] = [_LoopPart(old[0].loop, factor)]
+            parts[change.outer] = [LoopPart(old[0].loop, ceil_div(old[0].extent, factor))]
+            parts[change.inner] = [LoopPart(old[0].loop, factor)]
         return parts
 
     def _groups(
         self,
         stage: StageNode,
         nest: StageSchedule,
-        loops: Sequence[tuple[str, list[_LoopPart]]],
+        loops: Sequence[tuple[str, list[LoopPart]]],
         key: tuple[int, int],
-    ) -> tuple[list[list[tuple[str, _LoopPart]]], bool]:
+    ) -> tuple[list[list[tuple[str, LoopPart]]], bool]:
         """Return the loops of each level, outermost first, and whether the first is parallel."""
         mapping = {loop.name: loop.mapping for loop in nest.loops}
         parallel = self._is_parallel(stage)
-        groups: list[list[tuple[str, _LoopPart]]] = [[]]
+        groups: list[list[tuple[str, LoopPart]]] = [[]]
         running, placed = parallel, False
         for name, parts in loops:
             if running and mapping.get(name) != "parallel":
@@ -356,7 +381,7 @@ class PublishedNest:
         return groups, parallel
 
     def _goes_inside(
-        self, loop: LoopKey, group: Sequence[tuple[str, _LoopPart]], loops: int
+        self, loop: LoopKey, group: Sequence[tuple[str, LoopPart]], loops: int
     ) -> bool:
         """Return whether a level of extents 1 follows that computes some of a loop's nodes.
 
@@ -416,7 +441,8 @@ def node_bound(node: FuncNode, dimension: int) -> bool:
     return node.func.args[dimension] in node.func.bounds
 
 
-def _task(level: LevelNode) -> LevelNode:
+def task_of(level: LevelNode) -> LevelNode:
+    """Return the outermost level around a level."""
     while level.parent is not None and not level.parent.root:
         level = level.parent
     return level
@@ -430,14 +456,15 @@ def _has_vector(nest: StageSchedule) -> bool:
     return any(loop.mapping == "vectorized" for loop in nest.loops)
 
 
-def _sizes(count: int, parts: Iterable[_LoopPart]) -> tuple[Bound, ...]:
+def sizes_of(count: int, parts: Iterable[LoopPart]) -> tuple[Bound, ...]:
+    """Return the extents of a level with these parts, by loop of the definition."""
     sizes: list[Bound] = [1.0] * count
     for part in parts:
         sizes[part.loop] = sizes[part.loop] * part.extent
     return tuple(sizes)
 
 
-def _middle(around: Spans, vector: _LoopPart | None) -> Spans:
+def _middle(around: Spans, vector: LoopPart | None) -> Spans:
     """Return the middle iteration, and in the vectorised loop all lanes of the middle vector."""
     spans = []
     for i, span in enumerate(around):

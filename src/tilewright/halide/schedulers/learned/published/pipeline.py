@@ -92,6 +92,7 @@ class StageNode:
         dimension: The dimension of the Func that each loop runs over; -1 for a reduction variable.
         lanes: Values of the narrowest type in the definition that a vector register holds.
         ranges: The range of each reduction variable.
+        lossy: As in `Pipeline`.
         edges: What it reads, by name of the Func.
         depends: Identifiers of all nodes that it reads directly or through others.
     """
@@ -106,8 +107,14 @@ class StageNode:
     dimension: tuple[int, ...]
     lanes: int
     ranges: dict[str, LoopSpan]
+    lossy: bool = False
     edges: list[FuncReads] = field(default_factory=list)
     depends: set[int] = field(default_factory=set)
+
+    @cached_property
+    def store_jacobian(self) -> Jacobian:
+        """The derivatives of the coordinates that it writes by its loops."""
+        return jacobian(self.canonical_args, self.loops, self.lossy)
 
     @cached_property
     def canonical_values(self) -> tuple[Expr, ...]:
@@ -182,11 +189,13 @@ class Pipeline:
 
     Args:
         algorithm: The algorithm; its outputs have estimates.
-        vector_bytes: Size of a vector register.
+        vector_bytes: Size of a vector register; 1 for GPUs.
+        lossy: Whether derivatives are those of the released Anderson2021 (`lossy_sum`).
     """
 
-    def __init__(self, algorithm: Algorithm, vector_bytes: int) -> None:
+    def __init__(self, algorithm: Algorithm, vector_bytes: int, lossy: bool = False) -> None:
         self.algorithm = algorithm
+        self.lossy = lossy
         view = View(algorithm)
         self.boxes = estimated_boxes(view)
         self.analysis = Analysis(view, self.boxes, algorithm.symbols)
@@ -230,6 +239,7 @@ class Pipeline:
                     tuple(func.args.index(n) if n in func.args else -1 for n in names),
                     natural_lanes(vector_bytes, _narrowest(stage)),
                     _ranges(stage, self.bounder),
+                    self.lossy,
                 )
             )
 
@@ -238,7 +248,7 @@ class Pipeline:
         calls = occurrences((*definition.args, *definition.values, *definition.predicates))
         own = stage.node.func.name
         accesses = {a.callee: a for a in stage.summary.accesses if a.kind == "func"}
-        loads = _loads(stage)
+        loads = _loads(stage, self.lossy)
         for name in sorted(accesses):
             if name == own:
                 continue
@@ -334,13 +344,13 @@ def _narrowest(stage: Stage) -> int:
     return bits
 
 
-def _loads(stage: StageNode) -> dict[str, dict[Jacobian, int]]:
+def _loads(stage: StageNode, lossy: bool) -> dict[str, dict[Jacobian, int]]:
     """Return the Jacobians of the loads of each Func, with their numbers."""
     found: dict[str, dict[Jacobian, int]] = {}
     for root in (*stage.canonical_values, *stage.canonical_args):
         for node, times in counted(root):
             if isinstance(node, Call) and node.kind == "func":
-                matrix = jacobian(node.args, stage.loops)
+                matrix = jacobian(node.args, stage.loops, lossy)
                 of_callee = found.setdefault(node.name, {})
                 of_callee[matrix] = of_callee.get(matrix, 0) + times
     return found

@@ -55,7 +55,7 @@ class Weights:
     @property
     def features(self) -> int:
         """The number of schedule features: 39 for Adams 2019, 73 for Anderson 2021."""
-        return self.schedule.shape[1]
+        return int(self.schedule.shape[1])
 
     @property
     def size(self) -> int:
