@@ -64,6 +64,7 @@ def drawn() -> list[str]:
     return [*(f"stranger_{name}" for name in STRANGERS), *halide_nest.HELD_OUT]
 
 
+PLUGINS = ("Adams2019", "Anderson2021")
 PROGRAMS: list[str] = [*common.PROGRAMS, *drawn()]
 
 
@@ -121,25 +122,41 @@ def searched(pieces: common.Pieces, name: str, plugin: str, index: int) -> dict[
     return found
 
 
-def modules(plugin: str) -> tuple[Any, Any, Any]:
-    """The names of a plugin's features, our features of a schedule, and the network."""
-    from tilewright.halide.schedulers.learned.published import cpu_features, network
-
-    names = cpu_features.NAMES
-    return names, cpu_features.cpu_features, network.predicted_cpu
-
-
-def count_names(plugin: str) -> tuple[str, ...]:
+def names_of(plugin: str) -> tuple[str, ...]:
     """The names of a plugin's schedule features."""
-    return tuple(modules(plugin)[0])
+    from tilewright.halide.schedulers.learned.published import cpu_features, gpu_features
+
+    return cpu_features.NAMES if plugin == "Adams2019" else gpu_features.NAMES
+
+
+def features_of(name: str, plugin: str, schedule: Any, parallel: int, factors: Any = None) -> Any:
+    """Our features of a schedule: shape (rows, stages, features)."""
+    from tilewright.halide.schedulers.learned.published.cpu_features import cpu_features
+    from tilewright.halide.schedulers.learned.published.gpu_features import GpuLimits, gpu_features
+
+    pipeline = pipeline_of(name, plugin)
+    if plugin == "Adams2019":
+        return cpu_features(pipeline, schedule, factors, cores=parallel).values
+    return gpu_features(pipeline, schedule, factors, limits=GpuLimits(sms=parallel)).values
+
+
+def cost(plugin: str, counts: Any, features: Any, parallel: int) -> Any:
+    """The plugin's prediction for features, in milliseconds."""
+    from tilewright.halide.schedulers.learned.published import network
+
+    predicted = network.predicted_cpu if plugin == "Adams2019" else network.predicted_gpu
+    return predicted(weights_of(plugin), counts, features, parallel)
 
 
 @cache
 def pipeline_of(name: str, plugin: str) -> Any:
     """A program as the plugin sees it."""
+    from tilewright.halide.schedulers.learned.published.gpu_features import gpu_pipeline
     from tilewright.halide.schedulers.learned.published.pipeline import Pipeline
 
-    return Pipeline(algorithm_of(name), REGISTER_BYTES if plugin == "Adams2019" else 1)
+    if plugin == "Adams2019":
+        return Pipeline(algorithm_of(name), REGISTER_BYTES)
+    return gpu_pipeline(algorithm_of(name))
 
 
 @cache
@@ -174,14 +191,12 @@ def ours_of(name: str, plugin: str, index: int, made: dict[str, Any]) -> Any:
     from tilewright.halide.frontend.given import read_schedule
 
     schedule = read_schedule(base64.b64decode(made["serialized"])).schedule
-    features = modules(plugin)[1]
-    found = features(pipeline_of(name, plugin), schedule, cores=parallelism(plugin, index))
-    return found.values[0]
+    return features_of(name, plugin, schedule, parallelism(plugin, index))[0]
 
 
 def compared(name: str, plugin: str, index: int, made: dict[str, Any]) -> dict[str, Any]:
     """How many features of one schedule agree, and which do not."""
-    names, _, network = modules(plugin)
+    names = names_of(plugin)
     theirs, counts = table_of(made, len(names))
     try:
         ours = ours_of(name, plugin, index, made)
@@ -197,10 +212,8 @@ def compared(name: str, plugin: str, index: int, made: dict[str, Any]) -> dict[s
         }
     right = near(ours, theirs)
     definitions = counts.reshape(-1, 40, 7)
-    costs = [
-        network(weights_of(plugin), definitions, f[None], parallelism(plugin, index))[0]
-        for f in (ours, theirs)
-    ]
+    parallel = parallelism(plugin, index)
+    costs = [cost(plugin, definitions, f[None], parallel)[0] for f in (ours, theirs)]
     return {
         "pairs": right.size,
         "agree": int(right.sum()),
@@ -216,7 +229,7 @@ def definitions(name: str, plugin: str, made: dict[str, Any]) -> dict[str, int]:
         algorithm_features,
     )
 
-    _, theirs = table_of(made, len(modules(plugin)[0]))
+    _, theirs = table_of(made, len(names_of(plugin)))
     ours = algorithm_features(pipeline_of(name, plugin)).reshape(len(theirs), -1)
     some = (ours != 0) | (theirs != 0)
     return {"counts": int(some.sum()), "agree": int((near(ours, theirs) & some).sum())}
@@ -258,14 +271,12 @@ def speed(made: list[dict[str, Any]], name: str) -> dict[str, float]:
     )
 
     plugin = "Adams2019"
-    _, features, network = modules(plugin)
-    pipeline, weights = pipeline_of(name, plugin), weights_of(plugin)
     schedules = [
         read_schedule(base64.b64decode(m["serialized"])).schedule
         for m in made
         if m["status"] == "ok"
     ]
-    counts = algorithm_features(pipeline)
+    counts = algorithm_features(pipeline_of(name, plugin))
     random = np.random.default_rng(SEED)
     factors = {
         (e, s, i): change.factor * random.choice([1.0, 2.0, 4.0], ROWS)
@@ -276,12 +287,12 @@ def speed(made: list[dict[str, Any]], name: str) -> dict[str, float]:
     }
 
     def rows() -> object:
-        found = features(pipeline, schedules[0], factors, cores=CORES[0])
-        return network(weights, counts, found.values, CORES[0])
+        found = features_of(name, plugin, schedules[0], CORES[0], factors)
+        return cost(plugin, counts, found, CORES[0])
 
     def structures() -> object:
         return [
-            network(weights, counts, features(pipeline, s, cores=CORES[0]).values, CORES[0])
+            cost(plugin, counts, features_of(name, plugin, s, CORES[0]), CORES[0])
             for s in schedules
         ]
 
@@ -316,9 +327,6 @@ def main() -> None:
             print(name, {p: share(row[p]["schedules"]) for p in plugins}, flush=True)
     if not args.prepare:
         common.write(args, "halide_features", rows, summary(rows, plugins))
-
-
-PLUGINS = ("Adams2019",)
 
 
 def any_ok(made: list[dict[str, Any]]) -> bool:

@@ -189,17 +189,14 @@ def _extracted(e: Op | Call) -> bool:
     return True
 
 
-def occurrences(roots: tuple[Expr, ...]) -> Counter[str]:
-    """Return, by callee, how many calls of Funcs the expressions have, written out as trees."""
-    times: Counter[int] = Counter(id(root) for root in roots)
-    calls: Counter[str] = Counter()
-    for node in reversed(list(walk(*roots))):  # every node after the nodes that use it
-        if isinstance(node, Op | Call):
-            for arg in node.args:
-                times[id(arg)] += times[id(node)]
-        if isinstance(node, Call) and node.kind == "func":
-            calls[node.name] += times[id(node)]
-    return calls
+def calls_of(roots: tuple[Expr, ...]) -> Counter[str]:
+    """Return, by callee, how many distinct calls of Funcs each of the expressions has, summed."""
+    return Counter(
+        node.name
+        for root in roots
+        for node in walk(root)
+        if isinstance(node, Call) and node.kind == "func"
+    )
 
 
 def _number(e: Expr) -> Value | None:

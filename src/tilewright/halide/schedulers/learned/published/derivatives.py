@@ -60,13 +60,16 @@ def _differentiate(e: Expr, loop: str, known: dict[tuple[int, str], Entry], loss
             return lossy_sum(a, b)
         return None if a is None or b is None else a + b
     if e.name in ("mul", "div"):
-        a, by = _derivative(e.args[0], loop, known, lossy), e.args[1]
-        if a is None or not isinstance(by, Const) or not isinstance(by.value, int):
-            return None
-        if e.name == "mul":
-            return a * by.value
-        return a / by.value if by.value else None
+        return _scaled(_derivative(e.args[0], loop, known, lossy), e.name, e.args[1])
     return None
+
+
+def _scaled(a: Entry, name: str, by: Expr) -> Entry:
+    if a is None or not isinstance(by, Const) or not isinstance(by.value, int):
+        return None
+    if name == "mul":
+        return a * by.value
+    return a / by.value if by.value else None
 
 
 def _uses(e: Expr, loop: str) -> bool:

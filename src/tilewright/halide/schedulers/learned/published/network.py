@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.schedulers.learned.published import cpu_features
+from tilewright.halide.schedulers.learned.published import cpu_features, gpu_features
 from tilewright.halide.schedulers.learned.published.weights import (
     ALGORITHM_CHANNELS,
     Weights,
@@ -153,3 +153,85 @@ def _cpu_stores(f: _Named, c: Array) -> Array:
     faults = f.bytes_at_production * at_once * f.inner_parallelism * f.outer_parallelism
     result: Array = stores + shared_lines + faults * c[..., 23]
     return result
+
+
+def predicted_gpu(
+    weights: Weights, algorithm: Array, schedule: Array, sms: int, as_released: bool = True
+) -> Array:
+    """Return the run times that the network of Anderson et al. 2021 predicts.
+
+    Args:
+        weights: Weights for 73 schedule features.
+        algorithm: Shape (stages, 40, 7).
+        schedule: Shape (N, stages, 73).
+        sms: Streaming multiprocessors of the GPU.
+        as_released: Whether loads per thread are multiplied by the threads of the launch, and
+            shared transactions are not divided by their efficiency, as in the released code. The
+            paper multiplies the former by the number of realisations, divides the latter, and has
+            no coefficients for transactions.
+
+    Returns:
+        Milliseconds, shape (N,).
+    """
+    c = coefficients(weights, algorithm, schedule)
+    f = _Named(gpu_features.NAMES, schedule)
+    inlined = f.inlined_calls != 0
+    blocks = np.maximum(1.0, f.num_blocks)
+    tasks = np.maximum(1.0, f.inner_parallelism * f.outer_parallelism)
+    points = blocks * f.num_threads_per_block * f.points_computed_per_thread
+    compute = np.where(
+        inlined,
+        f.num_scalars * c[..., 3] + points * c[..., 4],
+        f.num_scalars * c[..., 1] + points * c[..., 19],
+    )
+    compute *= _idle(tasks, sms) / np.where(inlined, 1.0, 1.0 - f.idle_lane_wastage)
+    loads = _gpu_loads(f, c, blocks, as_released)
+    loads += tasks * f.unique_bytes_read_per_task * c[..., 14]
+    loads += tasks * f.unique_lines_read_per_task * c[..., 15]
+    row = np.maximum(1.0, f.global_innermost_bytes_at_task)
+    false_sharing = np.where(f.inner_parallelism > 1, c[..., 22] * f.num_scalars / row, 0.0)
+    total = compute + loads + _transactions(f, c, blocks, inlined, as_released)
+    total += false_sharing + _overheads(f, c) + f.working_set * c[..., 9]
+    result: Array = total.sum(axis=-1) * MILLISECONDS
+    return result
+
+
+def _gpu_loads(f: _Named, c: Array, blocks: Array, as_released: bool) -> Array:
+    threads = blocks * f.num_threads_per_block if as_released else f.num_realizations
+    result: Array = f.num_realizations * (
+        f.unique_global_lines_read_per_realization * c[..., 5]
+        + f.unique_shared_lines_read_per_realization * c[..., 16]
+        + f.unique_register_lines_read_per_realization * c[..., 8]
+        + f.unique_global_bytes_read_per_realization * c[..., 6]
+        + f.unique_shared_bytes_read_per_realization * c[..., 20]
+        + f.unique_register_bytes_read_per_realization * c[..., 7]
+    )
+    result += threads * (
+        f.unique_global_lines_read_per_thread * c[..., 18]
+        + f.unique_shared_lines_read_per_thread * c[..., 17]
+        + f.unique_register_lines_read_per_thread * c[..., 2]
+        + f.unique_global_bytes_read_per_thread * c[..., 13]
+        + f.unique_shared_bytes_read_per_thread * c[..., 11]
+        + f.unique_register_bytes_read_per_thread * c[..., 0]
+    )
+    result += f.num_scalars * f.unique_bytes_read_per_point * c[..., 10]
+    result += f.num_scalars * f.unique_lines_read_per_point * c[..., 12]
+    return result
+
+
+def _transactions(f: _Named, c: Array, blocks: Array, inlined: Array, as_released: bool) -> Array:
+    """Return the cost of memory transactions."""
+
+    def each(count: Array, efficiency: Array, place: int, divided: bool) -> Array:
+        lost = np.where(inlined, 1.0, efficiency) if divided else 1.0
+        weight = c[..., place] if as_released or place not in (27, 28) else 1.0
+        found: Array = blocks * count * weight / lost
+        return found
+
+    loads = each(f.num_global_mem_loads_per_block, f.global_mem_load_efficiency, 28, True)
+    loads += each(
+        f.num_shared_mem_loads_per_block, f.shared_mem_load_efficiency, 27, not as_released
+    )
+    stores = each(f.num_shared_mem_stores_per_block, f.shared_mem_store_efficiency, 29, False)
+    stores += each(f.num_global_mem_stores_per_block, f.global_mem_store_efficiency, 21, True)
+    return loads + stores

@@ -45,8 +45,8 @@ from tilewright.halide.ir.algorithm import (
 )
 from tilewright.halide.schedulers.learned.published.canonical import (
     Canonical,
+    calls_of,
     counted,
-    occurrences,
 )
 from tilewright.halide.schedulers.learned.published.derivatives import Jacobian, jacobian
 
@@ -165,7 +165,7 @@ class FuncReads:
         producer: The node that is read.
         consumer: The stage that reads it.
         access: The coordinates.
-        calls: Calls in the definition, written out as a tree: common subexpressions count often.
+        calls: Distinct calls in the definition.
         jacobians: The distinct derivatives of coordinates by loops, with the number of loads each.
         known: Per dimension, whether the first and the last coordinate are affine in the ends of at
             most one loop and depend on no parameter, with that loop (-1 for none).
@@ -245,7 +245,7 @@ class Pipeline:
 
     def _add_edges(self, stage: StageNode) -> None:
         definition = stage.stage
-        calls = occurrences((*definition.args, *definition.values, *definition.predicates))
+        calls = calls_of((*definition.args, *definition.values, *definition.predicates))
         own = stage.node.func.name
         accesses = {a.callee: a for a in stage.summary.accesses if a.kind == "func"}
         loads = _loads(stage, self.lossy)
