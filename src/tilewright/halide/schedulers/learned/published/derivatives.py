@@ -92,13 +92,23 @@ def _dot(row: Sequence[Entry], column: Sequence[Entry], lossy: bool) -> Entry:
     total: Entry = ZERO
     for a, b in zip(row, column, strict=False):
         if lossy:
-            product = ZERO if a == 0 or b == 0 else None if a is None or b is None else a * b
-            total = lossy_sum(total, product)
+            total = _lossy_step(total, a, b)
             continue
         if a == 0 or b == 0 or total is None:
             continue
         total = None if a is None or b is None else total + a * b
     return total
+
+
+def _lossy_step(total: Entry, a: Entry, b: Entry) -> Entry:
+    """Return total + a * b as in `lossy_sum`, where the product is not a reduced fraction."""
+    if a == 0 or b == 0:
+        return lossy_sum(total, ZERO)
+    if total is None or a is None or b is None:
+        return None
+    if not total.denominator & (a.denominator * b.denominator):
+        return None
+    return total + a * b
 
 
 def entry(matrix: Jacobian, coordinate: int, loop: int) -> Entry:

@@ -339,7 +339,7 @@ class GpuWalk(StageWalk):
         assert level.stage is not None
         nodes = self.nest.pipeline.nodes
         inlined = {nodes[i].func.name: nodes[i] for i in level.inlined}
-        return strahler(level.stage.node, inlined, {})
+        return strahler(level.stage.node, inlined)
 
 
 def gpu_pipeline(pipeline_algorithm: object, as_released: bool = True) -> Pipeline:
@@ -347,9 +347,7 @@ def gpu_pipeline(pipeline_algorithm: object, as_released: bool = True) -> Pipeli
     return Pipeline(pipeline_algorithm, 1, lossy=as_released)  # type: ignore[arg-type]
 
 
-def strahler(
-    node: FuncNode, inlined: Mapping[str, FuncNode], known: dict[tuple[int, int], int]
-) -> int:
+def strahler(node: FuncNode, inlined: Mapping[str, FuncNode]) -> int:
     """Return the Strahler number of a Func's pure definition with the Funcs that it inlines.
 
     It is the number of registers needed to evaluate the expression tree without storing
@@ -357,8 +355,8 @@ def strahler(
     the larger one.
     """
     stage = node.stages[0]
-    values = [_of_tree(root, inlined, known) for root in stage.canonical_values]
-    args = [_of_tree(root, inlined, known) for root in stage.canonical_args]
+    values = [_of_tree(root, inlined) for root in stage.canonical_values]
+    args = [_of_tree(root, inlined) for root in stage.canonical_args]
     return max(_of_many(values), _of_many(args))
 
 
@@ -374,7 +372,7 @@ def _pair(a: int, b: int) -> int:
     return a + 1 if a == b else max(a, b)
 
 
-def _of_tree(root: Expr, inlined: Mapping[str, FuncNode], known: dict[tuple[int, int], int]) -> int:
+def _of_tree(root: Expr, inlined: Mapping[str, FuncNode]) -> int:
     """Return the number of one expression, common subexpressions named and evaluated once."""
     named = counted_uses(root)
     found: dict[int, int] = {}
@@ -383,7 +381,7 @@ def _of_tree(root: Expr, inlined: Mapping[str, FuncNode], known: dict[tuple[int,
         if isinstance(node, Const | Variable):
             number = 1
         else:
-            number = _of_node(node, [_used(a, found, named) for a in node.args], inlined, known)
+            number = _of_node(node, [_used(a, found, named) for a in node.args], inlined)
         found[id(node)] = number
         if id(node) in named:
             total.append(number)
@@ -401,11 +399,10 @@ def _of_node(
     node: Op | Call,
     args: list[int],
     inlined: Mapping[str, FuncNode],
-    known: dict[tuple[int, int], int],
 ) -> int:
     if isinstance(node, Call):
         inner = inlined.get(node.name) if node.kind == "func" else None
-        return strahler(inner, inlined, known) if inner is not None else _of_many(args)
+        return strahler(inner, inlined) if inner is not None else _of_many(args)
     if node.name == "select":
         return max(_pair(args[0], args[1]), _pair(args[0], args[2]))
     if len(args) == 1:
