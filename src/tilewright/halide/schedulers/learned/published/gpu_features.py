@@ -32,8 +32,8 @@ from tilewright.halide.schedulers.learned.published.gpu_levels import GpuNest, w
 from tilewright.halide.schedulers.learned.published.gpu_loads import (
     MEMORIES,
     GpuLoads,
+    GpuPlace,
     LoadWalk,
-    Place,
     memory_of,
 )
 from tilewright.halide.schedulers.learned.published.gpu_warps import MOST_THREADS, WARP
@@ -198,7 +198,7 @@ class GpuWalk(StageWalk):
     def __init__(self, nest: GpuNest, limits: GpuLimits, as_released: bool) -> None:
         super().__init__(nest, limits.sms, as_released)
         self.limits = limits
-        self._place = Place()
+        self._place = GpuPlace()
 
     def _level(self, level: LevelNode, instances: Bound, parallelism: Bound) -> Bound:
         around, self._place = self._place, self._place.inside(level)

@@ -28,7 +28,7 @@ MOST_ELEMENTS, MOST_BYTES = 4, 16
 
 
 @dataclass(frozen=True)
-class Place:
+class GpuPlace:
     """Where in a GPU's loops a level is.
 
     `outer_serial` and `inner_serial` are the iterations of the serial loops between blocks and
@@ -48,7 +48,7 @@ class Place:
         """Iterations of one thread."""
         return self.outer_serial * self.inner_serial
 
-    def inside(self, level: LevelNode) -> Place:
+    def inside(self, level: LevelNode) -> GpuPlace:
         """Return the place inside a level."""
         size = 1.0
         for extent in level.size:
@@ -148,7 +148,7 @@ class LoadWalk:
         self,
         nest: PublishedNest,
         level: LevelNode,
-        place: Place,
+        place: GpuPlace,
         instances: float,
         found: Mapping[StageKey, Mapping[str, object]],
     ) -> None:
