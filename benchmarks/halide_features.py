@@ -262,6 +262,14 @@ def per_second(evaluate: Callable[[], object], rows: int) -> float:
     return rows / best
 
 
+def measured(made: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The speeds, or why there are none: a failure of ours is a result too."""
+    try:
+        return speed(made, name)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:300]}
+
+
 def speed(made: list[dict[str, Any]], name: str) -> dict[str, float]:
     """Rows of sizes, and structures, per CPU second."""
     from tilewright.halide.frontend.given import read_schedule
@@ -321,7 +329,7 @@ def main() -> None:
                 continue
             row[plugin] = pieces.get(f"{name}-{plugin}", partial(agreement, made, name, plugin))
             if plugin == "Adams2019" and name in common.PROGRAMS and any_ok(made):
-                row["speed"] = pieces.get(f"{name}-speed", partial(speed, made, name))
+                row["speed"] = pieces.get(f"{name}-speed", partial(measured, made, name))
         rows.append(row)
         if not args.prepare:
             print(name, {p: share(row[p]["schedules"]) for p in plugins}, flush=True)
@@ -348,7 +356,9 @@ def summary(rows: list[dict[str, Any]], plugins: list[str]) -> dict[str, Any]:
         slug = plugin.lower()
         result[f"plugin_agreement_{slug}"] = share([s for p in parts for s in p["schedules"]])
         result[slug] = of_plugin(plugin, rows)
-    speeds = [row["speed"] for row in rows if "speed" in row]
+    every = [row["speed"] for row in rows if "speed" in row]
+    speeds = [s for s in every if "failed" not in s]
+    result["speed_failures"] = len(every) - len(speeds)
     for key, name in (
         ("featurised_per_second", "rows_per_second"),
         ("structures_per_second", "structures_per_second"),

@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.scheduled_nest import Factors
 from tilewright.halide.ir.nest import original_loops
@@ -33,17 +31,15 @@ from tilewright.halide.ir.schedule import (
     ScheduleError,
     StageSchedule,
 )
+from tilewright.halide.schedulers.learned.published.level_spans import middle, tile
 from tilewright.halide.schedulers.learned.published.pipeline import (
-    Flag,
     FuncNode,
     LoopSpan,
     Pipeline,
     Region,
     Spans,
     StageNode,
-    both,
     ceil_div,
-    floor_div,
     union,
 )
 
@@ -161,25 +157,29 @@ class PublishedNest:
             node = self.pipeline.by_position[position]
             for level in (entry.compute, entry.store):
                 if level.kind == "at":
-                    key = level.func, self._stage_at(level, node), level.loop
+                    key = self._loop_at(level, node)
                     found.setdefault(key, []).append(node.id)
                     if entry.compute != entry.store and level is entry.compute:
                         slid[key] = max(node.id, slid.get(key, 0))
         return found, slid
 
-    def _stage_at(self, level: Level, node: FuncNode) -> int:
-        """Return the stage with the loop of a level in which a node is read.
+    def _loop_at(self, level: Level, node: FuncNode) -> LoopKey:
+        """Return the loop of a level in the stage in which a node is read.
 
-        Levels do not distinguish loops of the same name in several stages of a Func.
+        Levels do not distinguish loops of the same name in several stages of a Func. In Halide, the
+        outer loop of a split may have the name of the loop that was split.
         """
         stages = self.pipeline.by_position[level.func].stages
         entry = self._entries[level.func][1]
-        named = [
-            i
-            for i, nest in enumerate(entry.stages)
-            if node.id in stages[i].depends and any(x.name == level.loop for x in nest.loops)
-        ]
-        return level.stage if level.stage in named or not named else named[0]
+        same, alike = [], []
+        for i, nest in enumerate(entry.stages):
+            if node.id in stages[i].depends:
+                names = [loop.name for loop in nest.loops]
+                same += [(level.func, i, name) for name in names if name == level.loop]
+                stem = _stem(level.loop)
+                alike += [(level.func, i, name) for name in names if _stem(name) == stem]
+        key = level.func, level.stage, level.loop
+        return key if key in same else (same + alike + [key])[0]
 
     def _place(self, node: FuncNode) -> None:
         if node.input:
@@ -205,7 +205,7 @@ class PublishedNest:
     def _level(self, level: Level, node: FuncNode) -> LevelNode:
         if level.kind != "at":
             return self.root
-        key = level.func, self._stage_at(level, node), level.loop
+        key = self._loop_at(level, node)
         found = self._at.get(key)
         if key in self._inside and node.id < self._slid.get(key, -1):
             return self._inside[key]
@@ -249,14 +249,15 @@ class PublishedNest:
         vector_dim = -1 if not node.dimensions else (order[0] if order else 0)
         vector_loop = -1 if vector is None else vector.loop
         # The representative iteration of the last level before the vector: the middle one.
-        inside = _middle(around, vector)
+        lanes = 1.0 if vector is None else vector.extent
+        inside = middle(around, vector_loop, lanes)
         outer, parent, first = around, compute, None
         for at, group in enumerate(groups):
             size = sizes_of(len(stage.loops), [part for _, part in group])
             last = at == len(groups) - 1
             level = LevelNode(stage, parent, size, parallel and at == 0, last and vector is None)
             level.vector_loop, level.vector_dim = vector_loop, vector_dim
-            spans = inside if last else _tile(outer, size, stage, parallel and at == 0)
+            spans = inside if last else tile(outer, size, stage, parallel and at == 0)
             self.own_region(level, spans)
             for name, _ in group:
                 self._at[*key, name] = level
@@ -441,6 +442,11 @@ def node_bound(node: FuncNode, dimension: int) -> bool:
     return node.func.args[dimension] in node.func.bounds
 
 
+def _stem(loop: str) -> str:
+    """Return a loop's name without what marks it as the outer loop of a split."""
+    return loop.replace("o", "").replace("_", "")
+
+
 def task_of(level: LevelNode) -> LevelNode:
     """Return the outermost level around a level."""
     while level.parent is not None and not level.parent.root:
@@ -462,38 +468,3 @@ def sizes_of(count: int, parts: Iterable[LoopPart]) -> tuple[Bound, ...]:
     for part in parts:
         sizes[part.loop] = sizes[part.loop] * part.extent
     return tuple(sizes)
-
-
-def _middle(around: Spans, vector: LoopPart | None) -> Spans:
-    """Return the middle iteration, and in the vectorised loop all lanes of the middle vector."""
-    spans = []
-    for i, span in enumerate(around):
-        if vector is not None and i == vector.loop:
-            lanes = vector.extent
-            lo = span.lo + lanes * floor_div(ceil_div(span.extent, lanes), 2.0)
-            spans.append(LoopSpan(lo, lo + lanes - 1.0, True))
-        else:
-            lo = span.lo + floor_div(span.extent, 2.0)
-            spans.append(LoopSpan(lo, lo, True))
-    return tuple(spans)
-
-
-def _tile(outer: Spans, size: Sequence[Bound], stage: StageNode, parallel: bool) -> Spans:
-    """Return the loops in the middle iteration of a level around further levels."""
-    spans = []
-    for i, (span, count) in enumerate(zip(outer, size, strict=True)):
-        inner = ceil_div(span.extent, count)
-        lo = span.lo + floor_div(count, 2.0) * inner
-        constant: Flag = _either(span.constant, count > 1.0)
-        if parallel:
-            constant = _either(span.constant, both(count > 1.0, stage.pure[i]))
-        elif stage.index:
-            constant = both(constant, _either(inner == 1.0, count == 1.0))
-        spans.append(LoopSpan(lo, lo + inner - 1.0, constant))
-    return tuple(spans)
-
-
-def _either(a: Flag, b: Flag) -> Flag:
-    if isinstance(a, bool) and isinstance(b, bool):
-        return a or b
-    return np.logical_or(a, b)
