@@ -22,6 +22,8 @@ apart, and only where ours or the plugin's is not 0.
   the plugin's first schedule.
 - ``structures_per_second``: the same for single schedules, every one read anew; the mean over the
   18 programs, for the plugin's schedules of each. Nothing is kept from one schedule to the next.
+- ``least_`` and ``together_`` of these two: the slowest program, and as many rows of each program
+  over the time of all.
 """
 
 from __future__ import annotations
@@ -365,6 +367,8 @@ def summary(rows: list[dict[str, Any]], plugins: list[str]) -> dict[str, Any]:
     ):
         result[key] = float(np.mean([s[name] for s in speeds])) if speeds else None
         result[f"least_{key}"] = min((s[name] for s in speeds), default=None)
+        if speeds:
+            result[f"together_{key}"] = len(speeds) / sum(1 / s[name] for s in speeds)
     return result
 
 

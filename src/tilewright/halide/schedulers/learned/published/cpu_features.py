@@ -30,7 +30,6 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
     Spans,
     StageNode,
     both,
-    ceil_div,
     floor_div,
     least,
     pick,
@@ -349,7 +348,8 @@ class StageWalk:
                     innermost = extent
             self._set_task_bytes(node, feature, size, node.bytes * innermost)
         else:
-            size = ceil_div(feature["bytes_at_realization"], self.cores)
+            # Not rounded: the released code divides floats here.
+            size = (feature["bytes_at_realization"] + self.cores - 1.0) / self.cores
             row = feature["innermost_bytes_at_realization"]
             self._set_task_bytes(node, feature, size, least(size, row))
         self._reads_of_task(level, feature)

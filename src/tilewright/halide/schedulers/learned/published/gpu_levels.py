@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.scheduled_nest import Factors
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
@@ -35,6 +36,7 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
     Pipeline,
     Spans,
     StageNode,
+    ceil_div,
     floor_div,
 )
 
@@ -84,21 +86,22 @@ class GpuNest(PublishedNest):
         groups = _groups(loops, mapping, compute)
         order = entry.storage_order if entry else ()
         vector_dim = -1 if not node.dimensions else (order[0] if order else 0)
-        vector_loop = stage.dimension.index(vector_dim) if vector_dim in stage.dimension else -1
+        has_vector = vector_dim >= 0 and vector_dim in stage.dimension
+        vector_loop = stage.dimension.index(vector_dim) if has_vector else -1
         sizes = [sizes_of(len(stage.loops), [part for _, part in g]) for _, g in groups]
         inside = tuple(_one(span) for span in around)
-        outer, parent, first = around, compute, None
+        parent, first = compute, None
         for at, (label, group) in enumerate(groups):
             level = LevelNode(stage, parent, sizes[at], label == "block")
             level.label, level.innermost = label, label == "simd"
             level.vector_loop, level.vector_dim = vector_loop, vector_dim
             further = sizes[at + 1 :]
-            spans = _tile(outer, sizes[at], further, stage) if len(further) > 1 else inside
+            spans = _tile(label, around, sizes[at], further, stage) if len(further) > 1 else inside
             self.own_region(level, spans)
             for name, _ in group:
                 self.note(node, stage, name, level)
             parent.children.insert(0 if level.innermost else len(parent.children), level)
-            outer, parent, first = spans, level, first or level
+            parent, first = level, first or level
         self.note_innermost(parent)
         site = StageSite(compute, store, first, parent)
         site.task = task_of(parent)
@@ -141,15 +144,24 @@ def _one(span: LoopSpan) -> LoopSpan:
 
 
 def _tile(
-    outer: Spans, size: Sequence[object], further: Sequence[Sequence[object]], stage: StageNode
+    label: str,
+    around: Spans,
+    size: Sequence[Bound],
+    further: Sequence[Sequence[Bound]],
+    stage: StageNode,
 ) -> Spans:
-    """Return the loops in the middle iteration of a level around further levels."""
+    """Return the loops in the middle iteration of a level around further levels.
+
+    The threads are those in the middle of all iterations, not of the middle block.
+    """
     spans = []
-    for i, (span, count) in enumerate(zip(outer, size, strict=True)):
-        extent = 1.0
+    for i, (span, count) in enumerate(zip(around, size, strict=True)):
+        extent: Bound = 1.0
         for inner in further:
-            extent = extent * inner[i]  # type: ignore[operator]
-        lo = span.lo + floor_div(count, 2.0) * extent  # type: ignore[arg-type]
+            extent = extent * inner[i]
+        if label == "thread":
+            count = ceil_div(span.extent, extent)
+        lo = span.lo + floor_div(count, 2.0) * extent
         spans.append(LoopSpan(lo, lo + extent - 1.0, span.constant or stage.pure[i]))
     return tuple(spans)
 

@@ -266,21 +266,24 @@ class PublishedNest:
             parent.children.append(level)
             outer, parent, first = spans, level, first or level
         if vector is not None:
-            size = sizes_of(len(stage.loops), [vector])
-            level = LevelNode(stage, parent, size, False, True, vector_loop, vector_dim)
-            one = inside[vector.loop]
-            spans = (
-                *inside[: vector.loop],
-                LoopSpan(one.lo, one.lo, True),
-                *inside[vector.loop + 1 :],
-            )
-            self.own_region(level, spans)
-            parent.children.insert(0, level)
-            parent = level
+            parent = self._vector_level(parent, vector, vector_dim, inside)
         self.note_innermost(parent)
         site = StageSite(compute, store, first or parent, parent)
         site.task = task_of(parent)
         self.sites[node.id, stage.index] = site
+
+    def _vector_level(
+        self, parent: LevelNode, vector: LoopPart, dimension: int, inside: Spans
+    ) -> LevelNode:
+        """Add the level of a vector inside the last level of a stage; return it."""
+        assert parent.stage is not None
+        size = sizes_of(len(parent.stage.loops), [vector])
+        level = LevelNode(parent.stage, parent, size, False, True, vector.loop, dimension)
+        one = inside[vector.loop]
+        lane = LoopSpan(one.lo, one.lo, True)
+        self.own_region(level, (*inside[: vector.loop], lane, *inside[vector.loop + 1 :]))
+        parent.children.insert(0, level)
+        return level
 
     def own_region(self, level: LevelNode, spans: Spans) -> None:
         """Set the region of a level's own node: its loops are the level's."""

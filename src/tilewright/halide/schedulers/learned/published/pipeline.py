@@ -32,6 +32,7 @@ from tilewright.halide.analysis.bounds import (
     touched,
 )
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.summaries import Analysis, StageSummary, estimated_boxes
 from tilewright.halide.ir.algorithm import (
     Algorithm,
@@ -199,7 +200,8 @@ class Pipeline:
         view = View(algorithm)
         self.boxes = estimated_boxes(view)
         self.analysis = Analysis(view, self.boxes, algorithm.symbols)
-        self.bounder = self.analysis.bounder
+        exact = self.analysis.bounder
+        self.bounder = LoweringBounder(exact.linear, exact.values)
         order = sorted(algorithm.halide_order, key=algorithm.halide_order.__getitem__, reverse=True)
         self.nodes = [self._node(i, algorithm.by_name[name]) for i, name in enumerate(order)]
         self.by_name = {node.func.name: node for node in self.nodes}
