@@ -35,7 +35,7 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
     pick,
 )
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.float32]
 Feature: TypeAlias = dict[str, Bound]
 
 # Each feature with its meaning, in the order of the plugin's file.
@@ -93,12 +93,12 @@ class StageFeatures:
         names: The features, in order.
         stages: The position of the Func in `Algorithm.funcs` and the stage, consumers first and
             last stages first, as in the plugins' files.
-        values: Shape (N, stages, features).
+        values: Shape (N, stages, features), as 32-bit floats like those of the plugins.
     """
 
     names: tuple[str, ...]
     stages: tuple[tuple[int, int], ...]
-    values: Array
+    values: Floats
 
 
 def cpu_features(
@@ -158,15 +158,18 @@ class StageWalk:
         total = self._level(nest.root, 1.0, 1.0)
         self._at_root(total)
 
-    def table(self, rows: int) -> Array:
+    def table(self, rows: int) -> Floats:
         """Return the features of all stages, shape (rows, stages, features)."""
         stages = self.nest.pipeline.stages
-        values = np.zeros((rows, len(stages), len(self.names)))
+        # One feature of all rows is contiguous in memory.
+        values = np.zeros((len(stages), len(self.names), rows), dtype=np.float32)
         for at, stage in enumerate(stages):
             found = self.of(stage)
             for f, name in enumerate(self.names):
-                values[:, at, f] = found[name]
-        return values
+                value = found[name]
+                if not isinstance(value, float) or value:
+                    values[at, f] = value
+        return values.transpose(2, 0, 1)
 
     def of(self, stage: StageNode) -> Feature:
         """Return the features of a stage so far."""

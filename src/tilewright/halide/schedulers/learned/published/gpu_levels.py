@@ -27,6 +27,7 @@ from tilewright.halide.schedulers.learned.published.levels import (
     LoopPart,
     PublishedNest,
     StageSite,
+    innermost_dimension,
     sizes_of,
     task_of,
 )
@@ -84,8 +85,7 @@ class GpuNest(PublishedNest):
         around = self.region_at(compute, node).loops[stage.index]
         loops, mapping = self.final_loops(stage, place, entry, around)
         groups = _groups(loops, mapping, compute)
-        order = entry.storage_order if entry else ()
-        vector_dim = -1 if not node.dimensions else (order[0] if order else 0)
+        vector_dim = innermost_dimension(node, entry)
         has_vector = vector_dim >= 0 and vector_dim in stage.dimension
         vector_loop = stage.dimension.index(vector_dim) if has_vector else -1
         sizes = [sizes_of(len(stage.loops), [part for _, part in g]) for _, g in groups]

@@ -245,8 +245,7 @@ class PublishedNest:
         key = (node.position, stage.index)
         loops, vector = self._loops(stage, nest, place, around)
         groups, parallel = self._groups(stage, nest, loops, key)
-        order = entry.storage_order if entry else ()
-        vector_dim = -1 if not node.dimensions else (order[0] if order else 0)
+        vector_dim = innermost_dimension(node, entry)
         vector_loop = -1 if vector is None else vector.loop
         # The representative iteration of the last level before the vector: the middle one.
         lanes = 1.0 if vector is None else vector.extent
@@ -443,6 +442,13 @@ class PublishedNest:
 def node_bound(node: FuncNode, dimension: int) -> bool:
     """Return whether the user promised the extent of a dimension of an output."""
     return node.func.args[dimension] in node.func.bounds
+
+
+def innermost_dimension(node: FuncNode, entry: FuncSchedule | None) -> int:
+    """Return the dimension that is innermost in memory; -1 for a Func without dimensions."""
+    if not node.dimensions:
+        return -1
+    return entry.storage_order[0] if entry and entry.storage_order else 0
 
 
 def _stem(loop: str) -> str:

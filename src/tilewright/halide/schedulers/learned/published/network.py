@@ -17,7 +17,7 @@ published weights were trained.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from tilewright.halide.schedulers.learned.published.weights import (
     Weights,
 )
 
-Array: TypeAlias = npt.NDArray[np.float64]
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 MILLISECONDS = 1e-9  # of a unit of the terms
 PAGE_BYTES = 4096.0
@@ -68,10 +68,25 @@ def coefficients(weights: Weights, algorithm: Array, schedule: Array) -> Array:
     flat = algorithm.reshape(len(algorithm), -1)
     embedded = flat @ squashed.reshape(ALGORITHM_CHANNELS, -1).T + weights.algorithm_bias
     fixed = embedded @ weights.trunk[:, :ALGORITHM_CHANNELS].T + weights.trunk_bias
-    hidden = np.maximum(np.log1p(schedule) @ weights.schedule.T + weights.schedule_bias, 0.0)
-    moving = hidden @ weights.trunk[:, ALGORITHM_CHANNELS:].T
-    found: Array = np.maximum(moving + fixed, 0.0)
-    return found
+    # From here on one quantity of all rows is contiguous in memory: (stages, channels, N).
+    x = _logarithms(schedule.transpose(1, 2, 0))
+    hidden = np.matmul(weights.schedule.astype(x.dtype), x)
+    hidden += weights.schedule_bias.astype(x.dtype)[:, None]
+    np.maximum(hidden, 0.0, out=hidden)
+    found = np.matmul(weights.trunk[:, ALGORITHM_CHANNELS:].astype(x.dtype), hidden)
+    found += fixed.astype(x.dtype)[:, :, None]
+    np.maximum(found, 0.0, out=found)
+    result: Array = found.transpose(2, 0, 1)
+    return result
+
+
+def _logarithms(values: Array) -> Array:
+    """Return log(1 + values); features that are equal in all rows are computed once."""
+    varies = (values != values[..., :1]).any(axis=-1)
+    result = np.empty_like(values)
+    result[...] = np.log1p(values[..., :1])
+    result[varies] = np.log1p(values[varies])
+    return result
 
 
 def predicted_cpu(

@@ -15,7 +15,7 @@ Bounds are floats, or arrays of shape (N,) for N rows of sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -68,6 +68,7 @@ class LoopSpan(NamedTuple):
 
 
 Spans = tuple[LoopSpan, ...]
+Plan = tuple[tuple[float, float, tuple[tuple[int, float], ...]], ...]
 
 
 @dataclass(eq=False)
@@ -170,6 +171,8 @@ class FuncReads:
         jacobians: The distinct derivatives of coordinates by loops, with the number of loads each.
         known: Per dimension, whether the first and the last coordinate are affine in the ends of at
             most one loop and depend on no parameter, with that loop (-1 for none).
+        plans: Per dimension, its linear forms in the loops: the smallest and the largest constant,
+            and the loops with their coefficients; None if it is not linear.
     """
 
     producer: FuncNode
@@ -178,6 +181,7 @@ class FuncReads:
     calls: int
     jacobians: tuple[tuple[Jacobian, int], ...]
     known: tuple[tuple[bool, int], ...]
+    plans: tuple[Plan | None, ...]
 
 
 def natural_lanes(vector_bytes: int, bits: int) -> int:
@@ -262,6 +266,7 @@ class Pipeline:
                 calls[name],
                 tuple(loads.get(name, {}).items()),
                 tuple(_known(dim, stage) for dim in access.forms),
+                tuple(_plan(dim, stage) for dim in access.forms),
             )
             stage.edges.append(edge)
             edge.producer.readers.append(edge)
@@ -297,16 +302,56 @@ class Pipeline:
     def footprint(self, edge: FuncReads, loops: Spans) -> Spans:
         """Return what a stage reads of a node while its loops run over `loops`."""
         consumer = edge.consumer
-        env = {
-            name: Interval(span.lo, span.hi)
-            for name, span in zip(consumer.loops, loops, strict=True)
-        }
-        box = touched(edge.access, env, self.bounder, {})
+        env: dict[str, Interval] = {}
+        memo: dict[int, Interval] = {}
         spans = []
-        for part, (affine, loop) in zip(box, edge.known, strict=True):
+        for d, (plan, (affine, loop)) in enumerate(zip(edge.plans, edge.known, strict=True)):
+            if plan is None:
+                if not env:
+                    pairs = zip(consumer.loops, loops, strict=True)
+                    env = {name: Interval(span.lo, span.hi) for name, span in pairs}
+                part = touched(replace(edge.access, forms=(edge.access.forms[d],)), env,
+                               self.bounder, memo)[0]  # fmt: skip
+            else:
+                part = _planned(plan, loops)
             constant: Flag = affine and (loop < 0 or loops[loop].constant)
             spans.append(LoopSpan(part.lo, part.hi, constant))
         return tuple(spans)
+
+
+def _plan(forms: Sequence[tuple[Linear, float, float]], stage: StageNode) -> Plan | None:
+    """Return the linear forms of one dimension in the loops of a stage; None for others."""
+    found = []
+    for form, low, high in forms:
+        terms = []
+        for atom, c in form.terms:
+            if not isinstance(atom, Variable) or atom.name not in stage.loops:
+                return None
+            terms.append((stage.loops.index(atom.name), c))
+        found.append((low, high, tuple(terms)))
+    return tuple(found)
+
+
+def _planned(plan: Plan, loops: Spans) -> Interval:
+    """Return the interval of linear forms while the loops run over `loops`."""
+    total: Interval | None = None
+    for low, high, terms in plan:
+        lo: Bound = low
+        hi: Bound = high
+        for loop, c in terms:
+            span = loops[loop]
+            if c == 1.0:
+                lo, hi = lo + span.lo, hi + span.hi
+            elif c > 0:
+                lo, hi = lo + c * span.lo, hi + c * span.hi
+            else:
+                lo, hi = lo + c * span.hi, hi + c * span.lo
+        if total is None:
+            total = Interval(lo, hi)
+        else:
+            total = Interval(least(total.lo, lo), most(total.hi, hi))
+    assert total is not None
+    return total
 
 
 def _ranges(stage: Stage, bounder: Bounder) -> dict[str, LoopSpan]:
