@@ -16,7 +16,7 @@ published weights were trained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,8 @@ from tilewright.halide.schedulers.learned.published.weights import (
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 MILLISECONDS = 1e-9  # of a unit of the terms
+# Stages are evaluated in blocks of about so many features, which stay in the caches.
+BLOCK = 1 << 18
 PAGE_BYTES = 4096.0
 
 
@@ -105,8 +107,33 @@ def predicted_cpu(
     Returns:
         Milliseconds, shape (N,).
     """
-    c = coefficients(weights, algorithm, schedule)
-    f = _Named(cpu_features.NAMES, schedule)
+
+    def terms(c: Array, values: Array, first: bool) -> Array:
+        return _cpu_terms(_Named(cpu_features.NAMES, values), c, cores, first, as_released)
+
+    return _summed(terms, weights, algorithm, schedule)
+
+
+def _summed(
+    terms: Callable[[Array, Array, bool], Array],
+    weights: Weights,
+    algorithm: Array,
+    schedule: Array,
+) -> Array:
+    """Return the sum of terms of all stages in milliseconds; `terms` has those of some stages."""
+    rows, stages, features = schedule.shape
+    step = max(1, BLOCK // (rows * features))
+    total: Array = np.zeros(rows)
+    for begin in range(0, stages, step):
+        block = slice(begin, begin + step)
+        values = schedule[:, block]
+        c = coefficients(weights, algorithm[block], values)
+        total += terms(c, values, begin == 0).sum(axis=-1)
+    return total * MILLISECONDS
+
+
+def _cpu_terms(f: _Named, c: Array, cores: int, first: bool, as_released: bool) -> Array:
+    """Return the cost of each stage; `first`: whether the output's last stage is among them."""
     inlined = f.inlined_calls != 0
     lanes = f.vector_size * f.num_vectors
     compute = np.where(
@@ -116,10 +143,9 @@ def predicted_cpu(
     )
     tasks = np.maximum(1.0, f.inner_parallelism * f.outer_parallelism)
     compute *= _idle(tasks, cores)
-    stores = _cpu_stores(f, c) * (2.0 if as_released else 1.0)
+    stores = _cpu_stores(f, c, first) * (2.0 if as_released else 1.0)
     total = compute + stores + _cpu_loads(f, c, tasks) + _overheads(f, c)
-    total += f.working_set * c[..., 27]
-    result: Array = total.sum(axis=-1) * MILLISECONDS
+    result: Array = total + f.working_set * c[..., 27]
     return result
 
 
@@ -154,12 +180,12 @@ def _cpu_loads(f: _Named, c: Array, tasks: Array) -> Array:
     return result
 
 
-def _cpu_stores(f: _Named, c: Array) -> Array:
+def _cpu_stores(f: _Named, c: Array, first: bool) -> Array:
     row = np.maximum(1.0, f.innermost_bytes_at_task)
     lines = f.inner_parallelism * (f.bytes_at_task / row)
     parallel = f.inner_parallelism > 1
     last = np.zeros(parallel.shape, dtype=bool)
-    last[..., 0] = True  # the output's last stage, which nothing reads
+    last[..., 0] = first  # the output's last stage, which nothing reads
     per_line = np.where(parallel, c[..., 16], np.where(last, c[..., 17], c[..., 18]))
     per_byte = np.where(parallel, c[..., 19], np.where(last, c[..., 20], c[..., 21]))
     stores = f.num_realizations * (lines * per_line + f.bytes_at_realization * per_byte)
@@ -188,8 +214,15 @@ def predicted_gpu(
     Returns:
         Milliseconds, shape (N,).
     """
-    c = coefficients(weights, algorithm, schedule)
-    f = _Named(gpu_features.NAMES, schedule)
+
+    def terms(c: Array, values: Array, first: bool) -> Array:
+        return _gpu_terms(_Named(gpu_features.NAMES, values), c, sms, as_released)
+
+    return _summed(terms, weights, algorithm, schedule)
+
+
+def _gpu_terms(f: _Named, c: Array, sms: int, as_released: bool) -> Array:
+    """Return the cost of each stage."""
     inlined = f.inlined_calls != 0
     blocks = np.maximum(1.0, f.num_blocks)
     tasks = np.maximum(1.0, f.inner_parallelism * f.outer_parallelism)
@@ -206,8 +239,7 @@ def predicted_gpu(
     row = np.maximum(1.0, f.global_innermost_bytes_at_task)
     false_sharing = np.where(f.inner_parallelism > 1, c[..., 22] * f.num_scalars / row, 0.0)
     total = compute + loads + _transactions(f, c, blocks, inlined, as_released)
-    total += false_sharing + _overheads(f, c) + f.working_set * c[..., 9]
-    result: Array = total.sum(axis=-1) * MILLISECONDS
+    result: Array = total + false_sharing + _overheads(f, c) + f.working_set * c[..., 9]
     return result
 
 
