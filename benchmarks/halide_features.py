@@ -14,14 +14,16 @@ apart, and only where ours or the plugin's is not 0.
   within 1%, each definition once.
 - ``cost_within_1_percent``: of the schedules, the share for which the plugin's network, with the
   weights in the plugin, gives the same cost within 1% for our features as for the plugin's.
-- ``held_out``: the same for ``strangers/`` alone, which had no part in finding mistakes.
+- ``held_out``: the same for ``strangers/`` alone. They had no part in finding mistakes until they
+  were looked at once: 99.61% and 99.79% of the pairs agreed. What differed was repaired afterwards.
 - ``no_schedule``: searches of a plugin that gave none (crash, error or no time left).
 - ``by_feature``: the share of each feature that is not right everywhere.
 - ``featurised_per_second``: rows of sizes per CPU second on one core, features and network of
   Adams 2019 for all stages, of one structure with 1024 rows; the mean over the 18 programs, for
   the plugin's first schedule.
 - ``structures_per_second``: the same for single schedules, every one read anew; the mean over the
-  18 programs, for the plugin's schedules of each. Nothing is kept from one schedule to the next.
+  18 programs, for the plugin's schedules of each. What is known of a pipeline without its schedule
+  is kept, but nothing from one schedule to the next.
 - ``least_`` and ``together_`` of these two: the slowest program, and as many rows of each program
   over the time of all.
 """

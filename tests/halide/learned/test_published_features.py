@@ -179,6 +179,73 @@ def test_a_producer_at_root_is_read_by_every_task():
     )
 
 
+def test_tasks_that_do_not_divide_the_extent_are_rounded_up():
+    algorithm = stencil()
+    nest = StageSchedule(
+        (*rows().splits, Split("v1", "v1_o", "v1_i", 7, "round_up")),
+        (
+            ScheduledLoop("v0_i", "vectorized"),
+            ScheduledLoop("v0_o"),
+            ScheduledLoop("v1_i"),
+            ScheduledLoop("v1_o", "parallel"),
+        ),
+    )
+    at = Level("at", position(algorithm, "g"), 0, "v1_o")
+    found = by_name(algorithm, scheduled(algorithm, f=(at, at, serial()), g=(ROOT, ROOT, nest)))
+    expect(found["g", 0], inner_parallelism=5, innermost_loop_extent=8 * 7)
+    expect(found["f", 0], num_realizations=5, bytes_at_realization=66 * 7 * 4)
+
+
+def test_loops_that_are_all_parallel_leave_one_iteration_inside():
+    algorithm = stencil()
+    nest = rows()
+    loops = (nest.loops[0], ScheduledLoop("v0_o", "parallel"), nest.loops[2])
+    found = by_name(algorithm, scheduled(algorithm, g=(ROOT, ROOT, replace(nest, loops=loops))))
+    expect(
+        found["g", 0],
+        inner_parallelism=8 * 32,
+        innermost_loop_extent=1,
+        bytes_at_task=8 * 4,
+        vector_size=8,
+    )
+
+
+def invariant():
+    a, out = hl.Func("a"), hl.Func("out")
+    x, y = hl.Var("x"), hl.Var("y")
+    a[x] = hl.f32(x)
+    out[x, y] = a[x] + hl.f32(y)
+    out.bound(x, 0, 8).bound(y, 0, 4)
+    out.set_estimates([hl.Range(0, 8), hl.Range(0, 4)])
+    return load(hl.Pipeline(out))
+
+
+def test_loads_are_shared_by_unrolled_iterations():
+    algorithm = invariant()
+    nest = StageSchedule(
+        (Split("v0", "v0_o", "v0_i", 8, "round_up"),),
+        (ScheduledLoop("v0_i", "vectorized"), ScheduledLoop("v0_o"), ScheduledLoop("v1")),
+    )
+    schedule = scheduled(algorithm, a=(ROOT, ROOT, plain("v0")), out=(ROOT, ROOT, nest))
+    found = by_name(algorithm, schedule, cores=1)
+    expect(found["out", 0], unrolled_loop_extent=4, vector_loads_per_vector=1 / 4)
+
+
+def parity():
+    f, g = hl.Func("f"), hl.Func("g")
+    x, y = hl.Var("x"), hl.Var("y")
+    f[x, y] = hl.f32(x + y)
+    g[x, y] = f[x, y // 2 + y % 2]
+    g.set_estimates([hl.Range(0, 64), hl.Range(0, 32)])
+    return load(hl.Pipeline(g))
+
+
+def test_remainders_take_all_values_as_in_halides_lowering():
+    algorithm = parity()
+    found = by_name(algorithm, scheduled(algorithm, f=(ROOT, ROOT, rows()), g=(ROOT, ROOT, rows())))
+    expect(found["g", 0], unique_lines_read_per_vector=2, unique_bytes_read_per_vector=2 * 8 * 4)
+
+
 def sums():
     f, s = hl.Func("f"), hl.Func("s")
     x = hl.Var("x")

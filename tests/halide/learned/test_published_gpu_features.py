@@ -4,6 +4,7 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import halide as hl
 import numpy as np
@@ -176,8 +177,41 @@ def test_a_producer_in_a_block_is_taken_to_be_at_root_as_in_the_released_code():
         num_shared_mem_loads_per_block=0,
         num_global_mem_loads_per_block=4 * 3 * 4,
         num_scalars=0,
+        # Stored in the block and at root: counted in both, beside g.
+        working_set_at_root=2 * 34 * 4 * 4 + 64 * 32 * 4,
     )
     expect(found["f", 0], shared_bytes_at_task=0, global_bytes_at_task=34 * 4 * 4)
+
+
+def chain():
+    h, f, g = (hl.Func(name) for name in "hfg")
+    x, y = hl.Var("x"), hl.Var("y")
+    h[x, y] = hl.f32(x + y)
+    f[x, y] = h[x, y] + 1
+    g[x, y] = f[x, y] + f[x + 1, y]
+    g.set_estimates([hl.Range(0, 64), hl.Range(0, 32)])
+    return load(hl.Pipeline(g))
+
+
+def test_loads_of_a_producer_in_a_serial_loop_are_repeated_by_it():
+    algorithm = chain()
+    at = Level("at", position(algorithm, "g"), 0, "v1_i")
+    nest = tiles()
+    loops = (ScheduledLoop("v1_i"), nest.loops[0], *nest.loops[2:])
+    schedule = scheduled(
+        algorithm,
+        h=(ROOT, ROOT, tiles()),
+        f=(at, at, StageSchedule((), (ScheduledLoop("v0"), ScheduledLoop("v1")))),
+        g=(ROOT, ROOT, replace(nest, loops=loops)),
+    )
+    expect(
+        by_name(algorithm, schedule)["f", 0],
+        # Two points of each of 4 rows a thread; neighbours are two floats apart: 8 sectors.
+        num_global_mem_loads_per_block=2 * 4 * 8,
+        global_mem_load_efficiency=1 / 2,
+        points_computed_per_thread=8,
+        num_warps_per_block=1,
+    )
 
 
 def test_rows_of_factors_are_each_row_by_itself():
@@ -242,6 +276,12 @@ def test_an_unknown_step_is_a_transaction_for_each_thread():
     found = transactions_of("global", LINE, (None,), 4, 1)
     assert found.count == 64
     assert found.efficiency == 4 / 32
+
+
+def test_the_last_warp_has_transactions_of_its_own():
+    found = transactions_of("global", threads_of((40,), ("x",), 0, (40,)), (((1.0, 1),),), 4, 3)
+    assert found.count == 3 * 4 + 3 * 1
+    assert found.used == 3 * 128 + 3 * 32
 
 
 def test_a_single_thread_makes_one_transaction_a_request():

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
-from tilewright.halide.schedulers.learned.published import cpu_features, network
+from tilewright.halide.schedulers.learned.published import cpu_features, gpu_features, network
 from tilewright.halide.schedulers.learned.published.weights import (
     Weights,
     WeightsError,
@@ -104,6 +104,51 @@ def cost(coefficients, cores=4, **features):
 )
 def test_terms_worked_by_hand(coefficients, features, expected):
     assert cost(coefficients, **features) == pytest.approx(expected)
+
+
+def gpu_cost(coefficients, as_released=True, **features):
+    """The cost of one stage on a GPU with 4 SMs in the units of the terms."""
+    values = {"inner_parallelism": 1, "outer_parallelism": 1, **features}
+    found = np.zeros((1, 1, 73))
+    for name in gpu_features.NAMES:
+        place = gpu_features.NAMES.index(name)
+        found[0, 0, place] = values.get(name, gpu_features.DEFAULTS.get(name, 0.0))
+    weights = constant(coefficients, 73)
+    cost = network.predicted_gpu(weights, DEFINITION, found, 4, as_released)
+    return cost[0] * 1e9
+
+
+LAUNCH = {"num_blocks": 2, "num_threads_per_block": 3, "points_computed_per_thread": 5}
+LOADS = {"num_blocks": 2, "num_global_mem_loads_per_block": 6, "global_mem_load_efficiency": 0.5}
+SHARED = {"num_blocks": 2, "num_shared_mem_loads_per_block": 6, "shared_mem_load_efficiency": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "features", "expected"),
+    [
+        ({19: 7}, {**LAUNCH, "idle_lane_wastage": 0.5}, 2 * 3 * 5 * 7 / 0.5),
+        ({4: 7}, {**LAUNCH, "idle_lane_wastage": 0.5, "inlined_calls": 1}, 2 * 3 * 5 * 7),
+        ({19: 7}, {**LAUNCH, "inner_parallelism": 6}, 2 * 3 * 5 * 7 * 2 / 1.5),
+        ({18: 7}, {**LAUNCH, "unique_global_lines_read_per_thread": 4}, 2 * 3 * 4 * 7),
+        ({16: 7}, {"num_realizations": 2, "unique_shared_lines_read_per_realization": 3}, 42),
+        ({12: 7}, {"num_scalars": 2, "unique_lines_read_per_point": 3}, 42),
+        ({14: 7}, {"unique_bytes_read_per_task": 3, "inner_parallelism": 2}, 42),
+        ({28: 7}, LOADS, 2 * 6 * 7 / 0.5),
+        ({28: 7}, {**LOADS, "inlined_calls": 1}, 2 * 6 * 7),
+        ({27: 7}, SHARED, 2 * 6 * 7),
+        ({9: 7}, {"working_set": 6}, 42),
+        ({23: 7}, {"expr_branching": 6}, 0),  # computed and not used
+    ],
+)
+def test_terms_of_a_gpu_worked_by_hand(coefficients, features, expected):
+    assert gpu_cost(coefficients, **features) == pytest.approx(expected)
+
+
+def test_terms_of_a_gpu_as_the_text_has_them():
+    assert gpu_cost({}, False, **SHARED) == pytest.approx(2 * 6 / 0.5)
+    assert gpu_cost({}, False, **LOADS) == pytest.approx(2 * 6 / 0.5)
+    per_thread = {**LAUNCH, "num_realizations": 9, "unique_global_lines_read_per_thread": 4}
+    assert gpu_cost({18: 7}, False, **per_thread) == pytest.approx(9 * 4 * 7)
 
 
 def test_stores_count_once_where_the_release_is_not_followed():

@@ -191,8 +191,7 @@ class StageWalk:
         for node in level.stored:
             self._realisation(level, node, inside)
         if level.root:
-            total = self._children(level, inside, parallelism, {})
-            return total
+            return self._children(level, inside, parallelism)
         assert level.stage is not None
         assert level.parent is not None
         stage, parent = level.stage, level.parent
@@ -203,7 +202,7 @@ class StageWalk:
             self._task(level, feature)
         if produced:
             self._production(level, feature, instances, tasks, parallelism)
-        total = self._children(level, inside, parallelism * tasks, feature)
+        total = self._children(level, inside, parallelism * tasks)
         if parent.root:
             self._set_task(level, total)
         if produced:
@@ -249,9 +248,7 @@ class StageWalk:
             tasks = pick(impure, tasks, grown)
         return tasks
 
-    def _children(
-        self, level: LevelNode, inside: Bound, parallelism: Bound, feature: Feature
-    ) -> Bound:
+    def _children(self, level: LevelNode, inside: Bound, parallelism: Bound) -> Bound:
         """Walk the levels inside; set and return the working set of one iteration."""
         total: Bound = 0.0
         for child in level.children:
