@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.scheduled_nest import Factors
-from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable, walk
+from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Op, Variable, walk
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.learned.published.canonical import counted_uses
 from tilewright.halide.schedulers.learned.published.cpu_features import (
@@ -342,9 +342,9 @@ class GpuWalk(StageWalk):
         return strahler(level.stage.node, inlined)
 
 
-def gpu_pipeline(pipeline_algorithm: object, as_released: bool = True) -> Pipeline:
-    """Return a pipeline for `gpu_features`."""
-    return Pipeline(pipeline_algorithm, 1, lossy=as_released)  # type: ignore[arg-type]
+def gpu_pipeline(algorithm: Algorithm, as_released: bool = True) -> Pipeline:
+    """Return a pipeline for `gpu_features`: without vectors, and with lossy derivatives or not."""
+    return Pipeline(algorithm, 1, lossy=as_released)
 
 
 def strahler(node: FuncNode, inlined: Mapping[str, FuncNode]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.schedulers.learned.published.derivatives import Jacobian, entry, through
 from tilewright.halide.schedulers.learned.published.gpu_warps import (
     Steps,
@@ -150,7 +151,7 @@ class LoadWalk:
         level: LevelNode,
         place: GpuPlace,
         instances: float,
-        found: Mapping[StageKey, Mapping[str, object]],
+        found: Mapping[StageKey, Mapping[str, Bound]],
     ) -> None:
         assert level.stage is not None
         assert level.parent is not None
@@ -273,7 +274,7 @@ class LoadWalk:
     ) -> float:
         """Return the distinct points of a load that one thread reads."""
         producer = chain[-1].producer
-        unrolled = float(self.feature["unrolled_loop_extent"]) > 1  # type: ignore[arg-type]
+        unrolled = float(self.feature["unrolled_loop_extent"]) > 1
         tile = [1.0] * len(self.stage.loops)
         repeated = every = 1.0
         for i in range(len(self.stage.loops)):
@@ -369,7 +370,7 @@ class LoadWalk:
         consumer = self.parent if level.innermost else own.store
         times = self.instances
         if not level.innermost:
-            times = float(self.feature["num_realizations"])  # type: ignore[arg-type]
+            times = float(self.feature["num_realizations"])
         dim = 0 if producer.input or site.produce is None else site.produce.vector_dim
         read = _size(nest.region_at(consumer, producer).required, producer, dim)
         stored = _size(nest.region_at(site.store, producer).required, producer, dim)
@@ -384,7 +385,7 @@ class LoadWalk:
             result.allocated[memory] += _size(computed, producer, dim)[0]
         nested = False
         if not producer.input:
-            inside = float(self.found[producer.id, 0]["num_realizations"])  # type: ignore[arg-type]
+            inside = float(self.found[producer.id, 0]["num_realizations"])
             nested = inside > times and inside // times > 1
         chosen = stored if nested else read
         result.bytes[memory] += chosen[0]
