@@ -183,6 +183,11 @@ class FuncReads:
     known: tuple[tuple[bool, int], ...]
     plans: tuple[Plan | None, ...]
 
+    @cached_property
+    def parts(self) -> tuple[Access, ...]:
+        """The access, one dimension each."""
+        return tuple(replace(self.access, forms=(dim,)) for dim in self.access.forms)
+
 
 def natural_lanes(vector_bytes: int, bits: int) -> int:
     """Return the values of a type that a vector register of this size holds."""
@@ -310,8 +315,7 @@ class Pipeline:
                 if not env:
                     pairs = zip(consumer.loops, loops, strict=True)
                     env = {name: Interval(span.lo, span.hi) for name, span in pairs}
-                part = touched(replace(edge.access, forms=(edge.access.forms[d],)), env,
-                               self.bounder, memo)[0]  # fmt: skip
+                part = touched(edge.parts[d], env, self.bounder, memo)[0]
             else:
                 part = _planned(plan, loops)
             constant: Flag = affine and (loop < 0 or loops[loop].constant)
