@@ -74,6 +74,12 @@ GOALS = {
         "launch_mismatches": "<= 0",
         "evaluations_per_second": ">= 200000",
     },
+    "halide_features": {
+        "plugin_agreement_adams2019": ">= 0.95",
+        "plugin_agreement_anderson2021": ">= 0.95",
+        "featurised_per_second": ">= 50000",
+        "structures_per_second": ">= 300",
+    },
     "halide_host": {
         "oneshot_vs_best_peer": ">= 1.0",
         "top_vs_best_peer": ">= 1.25",

@@ -71,6 +71,8 @@ class PeerSchedule:
         memory_bytes: peak resident memory of its process.
         message: the reason for a failure.
         source: the schedule as C++.
+        featurization: the plugin's features of the schedule, in the format of its training tools,
+            as base64; empty for plugins without features.
     """
 
     peer: Peer
@@ -80,6 +82,7 @@ class PeerSchedule:
     memory_bytes: int = 0
     message: str = ""
     source: str = ""
+    featurization: str = ""
 
 
 # Parameters for the search as published by Anderson et al. 2021: tilings are sampled from buckets
@@ -224,6 +227,7 @@ def _conclude(peer: Peer, measurement: Measurement, cpu_seconds: float) -> PeerS
         measurement.peak_memory,
         message,
         details.get("source", ""),
+        details.get("featurization", ""),
     )
 
 
@@ -280,16 +284,18 @@ class AutoschedulerSearch:
             raise
         self._seconds = time.process_time() - began
         self._source = str(result.schedule_source)
+        self._featurization = bytes(result.featurization)
         self._serialized = bytes(hl.serialize_pipeline(live.pipeline))
 
     def run(self) -> None:
         """Do nothing: the search is done in the constructor."""
 
     def details(self) -> dict[str, Any]:
-        """Return the scheduled pipeline, the schedule as C++, and the CPU seconds of the search."""
+        """Return the scheduled pipeline, the schedule as C++, its features, and CPU seconds."""
         return {
             "serialized": base64.b64encode(self._serialized).decode(),
             "source": self._source,
+            "featurization": base64.b64encode(self._featurization).decode(),
             "cpu_seconds": self._seconds,
         }
 
