@@ -12,11 +12,9 @@ from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.schedulers.analytic.gpu import nest_work as module
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, nest_work
-from tilewright.halide.schedulers.analytic.gpu.stage_work import (
-    Activity,
+from tilewright.halide.schedulers.analytic.gpu.stage_work import Activity, Storage, _Patterns
+from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
     InnerLoop,
-    Storage,
-    _Patterns,
     executions,
     sectors_along,
     vector_length,

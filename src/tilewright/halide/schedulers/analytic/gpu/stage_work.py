@@ -23,13 +23,19 @@ from typing import Literal
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound
-from tilewright.halide.analysis.instructions import Loops, MemoryAccess, StageInstructions
+from tilewright.halide.analysis.instructions import MemoryAccess, StageInstructions
 from tilewright.halide.analysis.loop_ranges import Change, Ranges, SizedSplit
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import StageNest
 from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
+    InnerLoop,
+    executions,
+    sectors_along,
+    vector_length,
+)
 from tilewright.halide.schedulers.analytic.gpu.warps import (
     SECTOR_BYTES,
     Array,
@@ -47,24 +53,6 @@ Place = Literal["registers", "shared", "memory"]
 # Instructions per address: add up the terms, multiply by the element's size and, in global memory,
 # add the pointer (counted in the PTX of Halide 21).
 ADDRESS_INSTRUCTIONS: Mapping[Place, float] = {"shared": 2.0, "memory": 3.0}
-
-
-@dataclass(frozen=True, slots=True)
-class InnerLoop:
-    """A loop inside a thread; `moves` has the step of each variable of the definition along it.
-
-    The iterations of a loop with `vector` set are the elements of a vector.
-    """
-
-    moves: Mapping[str, float]
-    extent: float
-    unrolled: bool
-    vector: bool = False
-
-    @property
-    def variables(self) -> Loops:
-        """The variables of the definition that change along the loop."""
-        return frozenset(self.moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +146,6 @@ class Storage:
 
 
 # --- loops ----------------------------------------------------------------------------------------
-
-
-def executions(deps: Loops, inner: Iterable[InnerLoop], copies: Loops | None = None) -> float:
-    """Return how often a thread computes a value that depends on the variables `deps`, in one run.
-
-    A value is computed outside the inner loops that do not change it. Copies of an unrolled loop
-    share a value if the loop moves no variable of `copies`, by default `deps`.
-
-    >>> loops = [InnerLoop({"y": 1.0}, 3.0, False), InnerLoop({"x": 1.0}, 4.0, True)]
-    >>> executions(frozenset("y"), loops), executions(frozenset("x"), loops)
-    (3.0, 4.0)
-    """
-    copies = deps if copies is None else copies
-    total = pending = 1.0
-    for loop in inner:
-        if loop.unrolled:
-            if loop.variables & copies:
-                total *= loop.extent
-        else:
-            pending *= loop.extent
-            if loop.variables & deps:
-                total *= pending
-                pending = 1.0
-    return total
 
 
 def inner_loops(
@@ -341,14 +305,6 @@ def stage_work(
     )
 
 
-def vector_length(access: MemoryAccess, inner: Iterable[InnerLoop]) -> float:
-    """Return how many values a thread loads at once, in a stage that copies operands.
-
-    An aligned vector lies within one sector, so it touches what its first element does.
-    """
-    return math.prod(loop.extent for loop in inner if loop.vector and loop.variables & access.moved)
-
-
 def _addresses(
     accesses: Iterable[MemoryAccess], inner: tuple[InnerLoop, ...], storage: Storage
 ) -> float:
@@ -489,27 +445,3 @@ def _waits(
     ]
     sums = sum(waits), max(shared, default=0.0), sum(first), sum(fresh)
     return Waits(*(times * total for total in sums))
-
-
-def sectors_along(
-    access: MemoryAccess, inner: tuple[InnerLoop, ...], size: tuple[float, ...]
-) -> tuple[float, float]:
-    """Return the fraction of a thread's loads that reach another sector, and its total sectors.
-
-    The fraction is taken along the innermost loop that moves the address.
-    """
-    if access.indirect:
-        return 1.0, math.inf
-    shares: list[float] = []
-    once = 1.0
-    for loop in reversed(inner):
-        if not loop.variables & access.moved:
-            continue
-        step = 0.0
-        for variable, moved in loop.moves.items():
-            steps = access.strides.get(variable, ())
-            known = () if steps is None else steps
-            step += SECTOR_BYTES if steps is None else moved * sum(map(operator.mul, known, size))
-        shares.append(min(abs(step) / SECTOR_BYTES, 1.0))
-        once *= max(loop.extent * shares[-1], 1.0)
-    return (shares[0] if shares else 1.0), once
