@@ -8,10 +8,11 @@ trained on other instances, each variant in its own storage, and on the conversi
 Every library uses one thread: the pools of OpenBLAS and of OpenMP in one process wait actively
 on each other's CPUs, and a product takes many times as long after one of the other's.
 
-Of every product, all routes and the dispatched call are timed in turn, in rounds; routes that
-are far behind the fastest leave the rounds early. `vs_oracle` and `regret` compare the
-dispatched calls with the fastest route of each product, `vs_best_single` the route that is the
-fastest in total, used for every product, with the dispatched calls.
+Of every product, all routes and the dispatched call are timed in turn, in rounds, the dispatched
+call also with its decisions forgotten before each call (``new``), as for a shape that it has not
+seen; routes that are far behind the fastest leave the rounds early. `vs_oracle` and `regret`
+compare the dispatched calls with the fastest route of each product, `vs_best_single` the route that
+is the fastest in total, used for every product, with the dispatched calls.
 
 ``--seconds`` measures for so long; a rerun goes on where it was, and writes the result when all
 is measured.
@@ -99,7 +100,7 @@ def rounds(runs: dict[str, Callable[..., Any]], operands: list[Any]) -> dict[str
         ahead = min(min(times, default=np.inf) for times in found.values())
         for route in list(runs) if turn % 2 == 0 else list(reversed(runs)):
             near = turn < 2 or min(found[route]) < BEHIND * ahead
-            if near or route == "dispatched":
+            if near or route in ("dispatched", "new"):
                 found[route].append(visit(runs[route], operands))
     return {route: statistics.median(times) for route, times in found.items()}
 
@@ -107,17 +108,19 @@ def rounds(runs: dict[str, Callable[..., Any]], operands: list[Any]) -> dict[str
 def measured(call: Dispatcher, product: Kernel, index: int) -> dict[str, Any]:
     """One product by every route and as dispatched."""
     operands = operands_of(product, index)
-    call.clear()
-    began = time.perf_counter()
     decision = call.decision(*operands)
-    deciding = time.perf_counter() - began
     runs: dict[str, Callable[..., Any]] = dict(zip(call.routes, call._runs, strict=True))
     named = dict(zip("ab", operands, strict=True))
     for route, run in runs.items():
         _, wrong = error_of(run(*operands), product, named)
         if wrong:
             raise SystemExit(f"product {index} by {route}: {wrong}")
-    runs["dispatched"] = call
+
+    def new(*operands: Any) -> Any:
+        call.clear()
+        return call(*operands)
+
+    runs |= {"dispatched": call, "new": new}
     tries: list[tuple[float, dict[str, float]]] = []
     while not tries or (len(tries) < TRIES and tries[-1][0] > OTHERS):
         others, began = other_seconds(), time.perf_counter()
@@ -131,7 +134,6 @@ def measured(call: Dispatcher, product: Kernel, index: int) -> dict[str, Any]:
         "chosen": decision.route,
         "outside": decision.outside,
         "predicted": dict(decision.seconds),
-        "deciding": deciding,
         "others": others,
         "tries": len(tries),
         "seconds": seconds,
@@ -202,7 +204,7 @@ def report(args: argparse.Namespace, call: Dispatcher, rows: list[dict[str, Any]
     """The cost of dispatching, compared with the fastest route of each product."""
     times = np.array([[r["seconds"][route] for route in call.routes] for r in rows])
     taken = np.array([r["seconds"]["dispatched"] for r in rows])
-    first = taken + np.array([r["deciding"] for r in rows])
+    first = np.array([r["seconds"]["new"] for r in rows])
     best = times.min(axis=1)
     single = dict(zip(call.routes, times.sum(axis=0).tolist(), strict=True))
     best_single = min(single, key=single.__getitem__)
