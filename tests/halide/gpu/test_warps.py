@@ -148,3 +148,21 @@ def test_a_block_of_one_thread():
     x, _, _ = threads_of((1, 1, 1), 32)
     assert x[0, 0] == 0
     assert math.isnan(x[0, 1])
+
+
+def test_data_that_all_threads_load_from_one_place_does_not_spread_their_addresses():
+    x, y = hl.Var("x"), hl.Var("y")
+    table, image, out = hl.Func("table"), hl.Func("image"), hl.Func("out")
+    table[x] = x * x
+    image[x, y] = x + y
+    out[x, y] = image[x + table[y], 0] + image[table[x], 0]
+    out.set_estimates([(0, 64), (0, 64)])
+    algorithm = load(hl.Pipeline(out))
+    (value,) = algorithm.by_name[algorithm.outputs[0]].stages[0].values
+    one, other = (call.args for call in value.args)
+    env = {algorithm.by_name[algorithm.outputs[0]].args[0]: LANES[None]}
+    addresses, places = addresses_of(one, env, (4.0, 400.0), 4000.0)
+    assert places == 1
+    assert np.ptp(addresses) == 31 * 4
+    _, places = addresses_of(other, env, (4.0, 400.0), 4000.0)
+    assert places == 100

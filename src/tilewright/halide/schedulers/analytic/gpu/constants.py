@@ -145,40 +145,40 @@ class GpuConstants:
 
     # --- time of a kernel: rates and waits ----------------------------------------------------
     issue_rate: float = constant(
-        4.576, "warp instructions per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+        9.66, "warp instructions per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
     )
     special_cost: float = constant(
-        8.251, "instructions per special one", "fitted: benchmarks/gpu_time_model.py"
+        7.767, "instructions per special one", "fitted: benchmarks/gpu_time_model.py"
     )
     sector_cycles: float = constant(
-        0.6791, "cycles per sector and access of a warp", "fitted: benchmarks/gpu_time_model.py"
+        0.6549, "cycles per sector and access of a warp", "fitted: benchmarks/gpu_time_model.py"
     )
     bank_cycles: float = constant(
-        0.2735, "cycles per pass through the banks", "fitted: benchmarks/gpu_time_model.py"
+        0.2181, "cycles per pass through the banks", "fitted: benchmarks/gpu_time_model.py"
     )
     l2_bytes_per_cycle: float = constant(
-        64.05, "bytes per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
+        113.5, "bytes per cycle and SM", "fitted: benchmarks/gpu_time_model.py"
     )
     instruction_wait: float = constant(
-        6.707, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
+        5.485, "cycles per instruction of a warp", "fitted: benchmarks/gpu_time_model.py"
     )
     independent_share: float = constant(
         0.33, RATIO, "chosen: 2.5 cycles, of `instruction_wait`: a warp takes two to issue"
     )
     miss_wait: float = constant(
-        133.0, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
+        125.1, "cycles per load past the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
     hit_wait: float = constant(
-        7.042, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
+        4.824, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
     shared_wait: float = constant(
-        9.682, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
+        5.96, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
     )
     kernel_cycles: float = constant(
-        221.7, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
+        144.3, "cycles per kernel", "fitted: benchmarks/gpu_time_model.py; its start and end"
     )
     overlap: float = constant(
-        4.045,
+        1.351,
         "exponent",
         "fitted: benchmarks/gpu_time_model.py; infinite: the longest term decides",
     )

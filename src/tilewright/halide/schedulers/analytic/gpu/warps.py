@@ -132,7 +132,7 @@ def addresses_of(
 
     Returns:
         The addresses in bytes, and the number of places that each may lie at: more than 1 if some
-        coordinates depend on loaded data.
+        coordinates depend on data that each thread loads from its own place.
     """
     known: dict[int, Array | None] = {}
     for node in walk(*args):
@@ -149,7 +149,11 @@ def addresses_of(
 
 
 def _value(node: Expr, env: Mapping[str, Array], known: Mapping[int, Array | None]) -> Array | None:
-    """Return the value of an expression for all threads; None if it depends on unknown data."""
+    """Return the value of an expression for all threads; None if unknown data decides it.
+
+    What all threads load from one place is the same for all of them, so it does not spread their
+    addresses. Its value is unknown too, but any will do; 1 leaves products as they are.
+    """
     if isinstance(node, Const):
         return None if isinstance(node.value, str) else np.array([float(node.value)])
     if isinstance(node, Variable):
@@ -157,12 +161,15 @@ def _value(node: Expr, env: Mapping[str, Array], known: Mapping[int, Array | Non
     args = [known[id(arg)] for arg in node.args]
     if isinstance(node, Call):
         clear = node.kind == "intrinsic" and node.name.startswith(("likely", "promise", "unsafe"))
-        return args[0] if clear else None
+        if clear:
+            return args[0]
+        shared = all(arg is not None and np.nanmin(arg) == np.nanmax(arg) for arg in args)
+        return np.ones(1) if shared else None
     rule = _RULES.get(node.name)
     if rule is None or any(arg is None for arg in args):
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(np.asarray(rule(*args), dtype=np.float64))
+        return np.nan_to_num(np.asarray(rule(*args), dtype=np.float64), posinf=0.0, neginf=0.0)
 
 
 _RULES: dict[str, Callable[..., Any]] = {
