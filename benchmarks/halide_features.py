@@ -21,7 +21,7 @@ apart, and only where ours or the plugin's is not 0.
 - ``featurised_per_second``: rows of sizes per CPU second on one core, features and network of
   Adams 2019 for all stages, of one structure with 1024 rows; the mean over the 18 programs, for
   the plugin's first schedule.
-- ``structures_per_second``: the same for single schedules, every one read anew; the mean over the
+- ``structures_per_second``: the same for single schedules, each read again; the mean over the
   18 programs, for the plugin's schedules of each. What is known of a pipeline without its schedule
   is kept, but nothing from one schedule to the next.
 - ``least_`` and ``together_`` of these two: the slowest program, and as many rows of each program
@@ -38,7 +38,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-# Speeds are those of one core: NumPy is told before it starts its threads.
+# Speeds are those of one core: NumPy reads this when it starts its threads.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 

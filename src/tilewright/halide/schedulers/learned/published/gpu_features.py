@@ -1,7 +1,7 @@
 """The 73 schedule features of Anderson et al. 2021, for GPUs, per stage.
 
 Words as in `cpu_features`; a *task* is a block. Sizes are in bytes, all other features are counts
-or ratios without unit. Global, shared and register memory are told apart by where a Func is stored:
+or ratios without unit. Global, shared and register memory differ by where a Func is stored:
 at root, in a block, or in a thread.
 
 Source: `Halide's released code

@@ -24,7 +24,7 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
 )
 
 MEMORIES = ("global", "shared", "register")
-# Shared memory is accessed by vectors of at most so many elements and bytes.
+# Shared memory is accessed by vectors of at most this many elements and bytes.
 MOST_ELEMENTS, MOST_BYTES = 4, 16
 
 

@@ -32,7 +32,7 @@ from tilewright.halide.schedulers.learned.published.weights import (
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
 MILLISECONDS = 1e-9  # of a unit of the terms
-# Stages are evaluated in blocks of about so many features, which stay in the caches.
+# Stages are evaluated in blocks of about this many features, which stay in the caches.
 BLOCK = 1 << 18
 PAGE_BYTES = 4096.0
 
