@@ -27,7 +27,7 @@ from tilewright.records import calibration_path
 
 MACHINE = gpu("v100")
 SIZE = {"width": 640, "height": 480}
-SLOWER = 3.0
+SLOWER = 6.0
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def path():
 
 @pytest.fixture(scope="module")
 def records():
-    """Schedules of a blur as if a GPU had run them that issues a third as many instructions."""
+    """Schedules of a blur as if a GPU had run them that issues a sixth as many instructions."""
     task = make_task(recorded_pipeline("blur", SIZE), machine=MACHINE)
     issuing = dataclasses.replace(GpuConstants(), issue_rate=GpuConstants().issue_rate / SLOWER)
     from tilewright.halide.schedulers.prediction import with_prediction
@@ -88,7 +88,7 @@ def test_a_fit_is_what_schedule_uses(name, capsys, tmp_path, records):
     assert "measured on this GPU" in measured.explain()
     assert "measured on this GPU" not in default.explain()
     assert measured.report().facts["time model"].startswith("fitted to")
-    assert measured.predicted > 1.2 * predicted(default.task, measured.schedule).seconds
+    assert measured.predicted > 1.1 * predicted(default.task, measured.schedule).seconds
 
 
 def test_the_result_as_json(capsys, tmp_path, records):

@@ -18,7 +18,7 @@ from tilewright.halide.schedulers.task import make_task
 
 NETWORK = 16, 44
 # Shorter chains become a single kernel, longer ones several.
-CHAIN = 40, 112
+CHAIN = 56, 160
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
 WIDE = 80, 160
 

@@ -51,6 +51,9 @@ PRIORS: Mapping[str, float] = {
     "overlap": 4.0,
 }
 BOUND = 2.5  # largest distance of a constant from its prior, as a natural logarithm (chosen)
+# Smallest values of constants that small images do not determine: with several waves of blocks, a
+# kernel whose memory is the limit takes little longer than its traffic (chosen).
+LEAST: Mapping[str, float] = {"overlap": 3.0}
 PULL = 0.2  # weight of the logarithms of constants over priors (chosen)
 SCHEDULES = 3.0  # weight of the logarithmic errors of schedules (chosen)
 KERNELS = 0.3  # weight of the logarithmic errors of single kernels, where known (chosen)
@@ -90,13 +93,14 @@ def fitted(
 
     problem = _Problem(observed, machine, start or GpuConstants())
     priors = np.log(np.array(list(PRIORS.values())))
+    least = np.log(np.array([LEAST.get(name, 1e-9) for name in PRIORS]))
     found = least_squares(
         problem.residuals,
         priors,
         args=(priors,),
         loss="soft_l1",
         f_scale=ROBUST,
-        bounds=(priors - BOUND, priors + BOUND),
+        bounds=(np.maximum(priors - BOUND, least), priors + BOUND),
     )
     return problem.constants(found.x)
 
