@@ -93,7 +93,7 @@ def fitted(
 
     problem = _Problem(observed, machine, start or GpuConstants())
     priors = np.log(np.array(list(PRIORS.values())))
-    least = np.log(np.array([LEAST.get(name, 1e-9) for name in PRIORS]))
+    least = np.array([math.log(LEAST[n]) if n in LEAST else -math.inf for n in PRIORS])
     found = least_squares(
         problem.residuals,
         priors,
