@@ -1,5 +1,6 @@
 """The published networks: costs worked by hand, files of weights, and the plugin's own cost."""
 
+import math
 import re
 import struct
 import subprocess
@@ -167,7 +168,7 @@ def test_coefficients_worked_by_hand():
     weights.trunk[5, 0] = -3.0  # rectified
     definition = np.zeros((1, 40, 7))
     definition[0, 4, 5] = 6
-    schedule = stage(num_realizations=np.e - 1)
+    schedule = stage(num_realizations=math.e - 1)
     found = network.coefficients(weights, definition, schedule)
     assert found.shape == (1, 1, 32)
     assert found[0, 0, 3] == pytest.approx(10)
