@@ -6,6 +6,7 @@ from dataclasses import replace
 import halide as hl
 import numpy as np
 import pytest
+from plugin_runs import existing
 
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.frontend.given import read_schedule
@@ -22,7 +23,7 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.schedulers.halide_autoschedulers import Peer, plugin_path, run_peers
+from tilewright.halide.schedulers.halide_autoschedulers import Peer, run_peers
 from tilewright.halide.schedulers.learned.published import algorithm_features, cpu_features
 
 CORES = 4
@@ -405,8 +406,7 @@ def reduction():
 @pytest.mark.parametrize("make", [harris_like, reduction])
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_features_are_those_of_the_plugin(make, seed):
-    if not plugin_path("Adams2019").exists():
-        pytest.skip("this build of Halide has no Adams2019")
+    existing("Adams2019")
     algorithm = make()
     parameters = {
         "parallelism": str(CORES),

@@ -1,14 +1,12 @@
 """The features of Anderson et al. 2021: values worked by hand, and those of the plugin."""
 
 import base64
-import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import halide as hl
 import numpy as np
 import pytest
+from plugin_runs import existing, printed_cost
 from test_published_features import base, harris_like, position, reduction, scheduled, stencil
 
 from tilewright.halide.execution.session import make_inputs
@@ -22,7 +20,7 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.schedulers.halide_autoschedulers import Peer, plugin_path, run_peers
+from tilewright.halide.schedulers.halide_autoschedulers import Peer, run_peers
 from tilewright.halide.schedulers.learned.published import algorithm_features, network
 from tilewright.halide.schedulers.learned.published.gpu_features import (
     NAMES,
@@ -316,8 +314,7 @@ def test_strahler_numbers_worked_by_hand(make, expected):
 
 
 def searched(algorithm, **parameters):
-    if not plugin_path("Anderson2021").exists():
-        pytest.skip("this build of Halide has no Anderson2021")
+    existing("Anderson2021")
     peer = Peer("Anderson2021", "Anderson2021", {"parallelism": str(SMS), **parameters})
     (made,) = run_peers(algorithm, make_inputs(algorithm), [peer], target=TARGET)
     assert made.status == "ok", made.message
@@ -342,36 +339,11 @@ def test_features_are_those_of_the_plugin(make, seed):
     np.testing.assert_array_equal(own.reshape(len(table), -1), table[:, -280:])
 
 
-SEARCH = """
-import sys
-import halide as hl
-hl.load_plugin(sys.argv[1])
-f, g = hl.Func("f"), hl.Func("g")
-x, y = hl.Var("x"), hl.Var("y")
-f[x, y] = hl.sqrt(hl.f32(x * y))
-g[x, y] = f[x, y] + f[x + 1, y + 1]
-g.set_estimates([hl.Range(0, 1000), hl.Range(0, 1000)])
-parameters = hl.AutoschedulerParams("Anderson2021", {"parallelism": "16", "beam_size": "2"})
-found = hl.Pipeline(g).apply_autoscheduler(hl.Target(sys.argv[2]), parameters)
-sys.stdout.buffer.write(bytes(found.featurization))
-"""
-
-
 def test_the_cost_is_that_of_the_plugin():
-    plugin = plugin_path("Anderson2021")
-    if not plugin.exists():
-        pytest.skip("this build of Halide has no Anderson2021")
-    ran = subprocess.run(
-        [sys.executable, "-c", SEARCH, str(plugin), TARGET],
-        env={"HL_DEBUG_AUTOSCHEDULE": "1"},
-        capture_output=True,
-        check=True,
-    )
-    said = re.search(rb"Best cost: ([0-9.e+-]+)", ran.stderr)
-    assert said is not None
-    table = np.frombuffer(ran.stdout, np.float32).reshape(-1, 73 + 7 + 280).astype(float)
-    definitions, schedule = table[:, -280:].reshape(-1, 40, 7), table[None, :, :73]
+    plugin = existing("Anderson2021")
+    parameters = '{"parallelism": "16", "beam_size": "2"}'
+    cost, definitions, schedule = printed_cost("Anderson2021", TARGET, parameters, 73)
     weights = embedded_weights(plugin)
     assert (weights.features, weights.size) == (73, 5080)
     found = network.predicted_gpu(weights, definitions, schedule, 16)
-    assert found[0] == pytest.approx(float(said[1]), rel=1e-4)
+    assert found[0] == pytest.approx(cost, rel=1e-4)

@@ -1,17 +1,13 @@
 """The published networks: costs worked by hand, files of weights, and the plugin's own cost."""
 
 import math
-import re
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from plugin_runs import existing, printed_cost
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
 from tilewright.halide.schedulers.learned.published import cpu_features, gpu_features, network
 from tilewright.halide.schedulers.learned.published.weights import (
     Weights,
@@ -241,36 +237,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         load_weights(tmp_path / "missing")
 
 
-SEARCH = """
-import sys
-import halide as hl
-hl.load_plugin(sys.argv[1])
-f, g = hl.Func("f"), hl.Func("g")
-x, y = hl.Var("x"), hl.Var("y")
-f[x, y] = hl.sqrt(hl.f32(x * y))
-g[x, y] = f[x, y] + f[x + 1, y + 1]
-g.set_estimates([hl.Range(0, 1000), hl.Range(0, 1000)])
-target = hl.Target("x86-64-linux-avx-avx2-f16c-fma-sse41")
-parameters = hl.AutoschedulerParams("Adams2019", {"parallelism": "8"})
-found = hl.Pipeline(g).apply_autoscheduler(target, parameters)
-sys.stdout.buffer.write(bytes(found.featurization))
-"""
-
-
 def test_the_cost_is_that_of_the_plugin():
-    plugin = plugin_path("Adams2019")
-    if not Path(plugin).exists():
-        pytest.skip("this build of Halide has no Adams2019")
-    ran = subprocess.run(
-        [sys.executable, "-c", SEARCH, str(plugin)],
-        env={"HL_DEBUG_AUTOSCHEDULE": "1"},
-        capture_output=True,
-        check=True,
-    )
-    said = re.search(rb"Best cost: ([0-9.e+-]+)", ran.stderr)
-    assert said is not None
-    table = np.frombuffer(ran.stdout, np.float32).reshape(-1, 39 + 7 + 280).astype(float)
-    definitions, schedule = table[:, -280:].reshape(-1, 40, 7), table[None, :, :39]
+    plugin = existing("Adams2019")
+    target = "x86-64-linux-avx-avx2-f16c-fma-sse41"
+    parameters = '{"parallelism": "8"}'
+    cost, definitions, schedule = printed_cost("Adams2019", target, parameters, 39)
     weights = embedded_weights(plugin)
     found = network.predicted_cpu(weights, definitions, schedule, 8)
-    assert found[0] == pytest.approx(float(said[1]), rel=1e-4)
+    assert found[0] == pytest.approx(cost, rel=1e-4)

@@ -68,7 +68,7 @@ _TRANSPARENT = frozenset(
 
 def union(a: Interval, b: Interval) -> Interval:
     """Return the smallest interval that covers both."""
-    return Interval(_minimum(a.lo, b.lo), _maximum(a.hi, b.hi))
+    return Interval(least(a.lo, b.lo), most(a.hi, b.hi))
 
 
 def union_boxes(a: Box | None, b: Box) -> Box:
@@ -81,13 +81,15 @@ def span_box(spans: Iterable[Span]) -> Box:
     return tuple(Interval(float(s.min), float(s.max)) for s in spans)
 
 
-def _minimum(a: Bound, b: Bound) -> Bound:
+def least(a: Bound, b: Bound) -> Bound:
+    """Return the smaller one, element by element."""
     if isinstance(a, float) and isinstance(b, float):
         return a if a <= b else b
     return np.minimum(a, b)
 
 
-def _maximum(a: Bound, b: Bound) -> Bound:
+def most(a: Bound, b: Bound) -> Bound:
+    """Return the larger one, element by element."""
     if isinstance(a, float) and isinstance(b, float):
         return a if a >= b else b
     return np.maximum(a, b)
@@ -258,8 +260,8 @@ class Bounder:
             return self._of_strict(e, args)
         if e.name == "abs" and len(args) == 1:
             a = args[0]
-            both = _maximum(-a.lo, a.hi)
-            return Interval(_maximum(0.0, _maximum(a.lo, -a.hi)), both)
+            both = most(-a.lo, a.hi)
+            return Interval(most(0.0, most(a.lo, -a.hi)), both)
         if e.name.startswith(_ROUNDING) and len(args) == 1:
             return _rounded_to_whole(e.name, args[0])
         if e.name == "lerp" and len(args) == 3:
@@ -329,7 +331,7 @@ def _within(a: Interval, limits: Interval, e: Expr) -> Interval:
     if np.all(fits):
         return a
     if e.type.code == "uint" and e.type.bits >= 32 and isinstance(e, Op) and e.name != "cast":
-        return Interval(_maximum(a.lo, limits.lo), a.hi)
+        return Interval(most(a.lo, limits.lo), a.hi)
     return Interval(np.where(fits, a.lo, limits.lo), np.where(fits, a.hi, limits.hi))
 
 
@@ -354,7 +356,7 @@ def _rule_div(e: Op | Call, args: list[Interval]) -> Interval:
         # Halide defines integer x/0 as 0; a float divided by a value near 0 has no bound.
         if e.type.code == "float":
             return EVERYTHING
-        both = _maximum(np.abs(a.lo), np.abs(a.hi))
+        both = most(np.abs(a.lo), np.abs(a.hi))
         return Interval(-both, both)
     with np.errstate(invalid="ignore"):
         quotients = [a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi]
@@ -379,7 +381,7 @@ def _rule_mod(e: Op | Call, args: list[Interval]) -> Interval:
             base = np.floor(a.lo / m) * m
             return Interval(_plain(a.lo - base), _plain(a.hi - base))
         return Interval(0.0, m - 1.0)
-    return Interval(0.0, _maximum(0.0, _maximum(np.abs(b.lo), np.abs(b.hi)) - 1.0))
+    return Interval(0.0, most(0.0, most(np.abs(b.lo), np.abs(b.hi)) - 1.0))
 
 
 def _rule_cast(e: Op | Call, args: list[Interval]) -> Interval:
@@ -407,8 +409,8 @@ _RULES: dict[str, Callable[[Op | Call, list[Interval]], Interval]] = {
     "mul": _rule_mul,
     "div": _rule_div,
     "mod": _rule_mod,
-    "min": lambda e, a: Interval(_minimum(a[0].lo, a[1].lo), _minimum(a[0].hi, a[1].hi)),
-    "max": lambda e, a: Interval(_maximum(a[0].lo, a[1].lo), _maximum(a[0].hi, a[1].hi)),
+    "min": lambda e, a: Interval(least(a[0].lo, a[1].lo), least(a[0].hi, a[1].hi)),
+    "max": lambda e, a: Interval(most(a[0].lo, a[1].lo), most(a[0].hi, a[1].hi)),
     "select": _rule_select,
     "cast": _rule_cast,
     "add": lambda e, a: Interval(a[0].lo + a[1].lo, a[0].hi + a[1].hi),

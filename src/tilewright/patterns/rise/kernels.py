@@ -184,8 +184,8 @@ class RiseKernel:
         """Return the compiled kernels of a configuration (`tilewright.patterns.compile`).
 
         Raises:
-            PatternError: as `grid`; or there is no device or its compiler refuses the source
-                (`CompileError`).
+            PatternError: the errors of `grid`; no device was found.
+            CompileError: the device's compiler refuses the source.
         """
         program, launch, _, _ = self._checked(configuration)
         return compile(program, target, launch=launch)
@@ -248,7 +248,7 @@ def rise_kernel(name: str, sizes: Sequence[int] | None = None) -> RiseKernel:
             and coordinates; Harris and the stencil rows and columns.
 
     Raises:
-        PatternError: there is no such kernel, or it has another number of sizes.
+        PatternError: no kernel has that name, or the number of sizes is wrong.
     """
     if name not in _PUBLISHED:
         raise PatternError(f"no kernel is named {name!r}; there are {', '.join(RISE_KERNELS)}")

@@ -78,7 +78,7 @@ class RiseLaunch:
         """Take ``{"kernel": name, "sizes": numbers, "target": target, "configuration": choices}``.
 
         Raises:
-            PatternError: the configuration is refused, or there is no device.
+            PatternError: a rule refuses the configuration, or no device was found.
         """
         self._kernel = rise_kernel(payload["kernel"], payload["sizes"])
         compiled = self._kernel.compile(payload["configuration"], payload["target"])

@@ -72,7 +72,7 @@ def standin(name: str) -> StandIn:
     """Return the stand-in of a space (see `paper_spaces`) of a compiler that is not installed.
 
     Raises:
-        SpaceError: there is no space of that name, or real kernels can be measured: RISE's.
+        SpaceError: no space has that name, or its kernels can be measured (RISE's spaces).
     """
     if name.startswith(COMPILED) and name in paper_spaces():
         raise SpaceError(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from tilewright.halide.analysis.bounds import Access, Linear
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Func, Variable
-from tilewright.halide.ir.loops import part_of, pure_loop, reduction_loop
+from tilewright.halide.ir.loops import dimension_of, part_of, pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     INLINE,
     FuncSchedule,
@@ -162,8 +162,8 @@ def _aligned(
     steps = [c * copied.get(loop, 1.0) for loop, c in terms]
     if any(value % VECTOR for value in (length, low, *steps)):
         return ()
-    dimensions = [int(loop[1:]) for loop, _ in terms if loop.startswith("v")]
-    return _conditions(algorithm, image.name, dimensions)
+    dimensions = [dimension_of(loop) for loop, _ in terms]
+    return _conditions(algorithm, image.name, [d for d in dimensions if d is not None])
 
 
 def _copied(nest: StageSchedule, extents: Sequence[float]) -> dict[str, float]:
@@ -173,11 +173,11 @@ def _copied(nest: StageSchedule, extents: Sequence[float]) -> dict[str, float]:
     for loop in nest.loops:
         if loop.mapping != "unrolled":
             break
-        part = parts.get(loop.name)
+        part, dimension = parts.get(loop.name), dimension_of(loop.name)
         if part is not None:
             found[part.old] = float(part.factor)
-        elif loop.name in map(pure_loop, range(len(extents))):
-            found[loop.name] = float(extents[int(loop.name[1:])])
+        elif dimension is not None and dimension < len(extents):
+            found[loop.name] = float(extents[dimension])
     return found
 
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.analysis.bounds import Bound
+from tilewright.halide.analysis.bounds import Bound, least
 from tilewright.halide.analysis.scheduled_nest import Factors
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.learned.published.cpu_loads import Loads, loads_of
@@ -31,7 +31,6 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
     StageNode,
     both,
     floor_div,
-    least,
     pick,
 )
 

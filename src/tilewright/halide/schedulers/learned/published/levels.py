@@ -388,7 +388,7 @@ class PublishedNest:
     ) -> bool:
         """Return whether a level of extents 1 follows that computes some of a loop's nodes.
 
-        The released code makes one where a node slides along loops of which the outermost is 1.
+        The released code makes one where a node slides along loops and the outermost has extent 1.
         """
         slid = self._slid.get(loop)
         if slid is None or any(part.loop == loops - 1 for _, part in group):

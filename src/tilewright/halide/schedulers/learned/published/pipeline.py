@@ -28,6 +28,8 @@ from tilewright.halide.analysis.bounds import (
     Bounder,
     Interval,
     Linear,
+    least,
+    most,
     stage_env,
     touched,
 )
@@ -279,7 +281,7 @@ class Pipeline:
     # --- regions --------------------------------------------------------------------------
 
     def region(self, node: FuncNode, required: Spans) -> Region:
-        """Return the region of a node of which readers need `required`."""
+        """Return the region of a node whose readers need the box `required`."""
         computed = self._computed(node, required)
         return Region(required, computed, [self._loops(s, computed) for s in node.stages])
 
@@ -420,20 +422,6 @@ def _known(forms: Sequence[tuple[Linear, float, float]], stage: StageNode) -> tu
 
 
 # --- numbers and arrays -------------------------------------------------------------------
-
-
-def least(a: Bound, b: Bound) -> Bound:
-    """Return the smaller one, element by element."""
-    if isinstance(a, float) and isinstance(b, float):
-        return a if a <= b else b
-    return np.minimum(a, b)
-
-
-def most(a: Bound, b: Bound) -> Bound:
-    """Return the larger one, element by element."""
-    if isinstance(a, float) and isinstance(b, float):
-        return a if a >= b else b
-    return np.maximum(a, b)
 
 
 def floor_div(a: Bound, b: Bound) -> Bound:
