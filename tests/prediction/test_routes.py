@@ -7,7 +7,12 @@ import pytest
 from scipy.sparse import csr_array, issparse, random_array
 
 from tilewright.prediction import LRC, Augmented, PredictionError
-from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
+from tilewright.prediction.decisions import compiled_routes
+from tilewright.prediction.decisions.compiled_routes import (
+    ExtraCost,
+    ModelCall,
+    compile_together,
+)
 from tilewright.prediction.decisions.library_dispatcher import (
     dispatcher,
     product_outline,
@@ -289,5 +294,73 @@ def test_one_compiled_call_gives_what_the_models_predict(parts):
         parts["to_dense"].predict([(k, 3.0, d2)])[0],
         parts["numpy"].predict([(n, m, k, 0.5, d1)])[0],
     ]
-    np.testing.assert_allclose(together([*query, 0.0]), expected, rtol=1e-9)
-    assert np.isnan(together(["word", *query[1:], 0.0])[0])  # type: ignore[list-item]
+    np.testing.assert_allclose(together([*query, 0.0])[0], expected, rtol=1e-9)
+    assert np.isnan(together(["word", *query[1:], 0.0])[0][0])  # type: ignore[list-item]
+
+
+def test_extra_costs_are_added_where_they_apply_and_ranges_are_compared(parts, monkeypatch):
+    names = (*FEATURES, "stored")
+    calls = [ModelCall(parts["numpy"], FEATURES), ModelCall(parts["scipy_sparse"], FEATURES)]
+    extra = ExtraCost(ModelCall(parts["to_dense"], ("m", "n", "d1")), "stored", 2.0, (0,))
+    ranges = [("m", 10.0, 100.0), ("d1", 0.0, 0.5)]
+    compiled = compile_together(calls, names, [extra], ranges)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    alone = compile_together(calls, names, [extra], ranges)
+    m, n, k, d1, d2 = query = (30.0, 40.0, 50.0, 0.25, 0.125)
+    base = [parts[name].predict([query])[0] for name in ("numpy", "scipy_sparse")]
+    more = parts["to_dense"].predict([(m, n, d1)])[0]
+    for together in (compiled, alone):
+        np.testing.assert_allclose(together([*query, 1.0])[0], base, rtol=1e-9)
+        np.testing.assert_allclose(together([*query, 2.0])[0], [base[0] + more, base[1]], rtol=1e-9)
+        for changed, away in (
+            ((m, d1), False),
+            ((10.0, 0.5), False),
+            ((9.0, d1), True),
+            ((m, 0.6), True),
+            ((m, np.nan), True),
+        ):
+            values = [changed[0], n, k, changed[1], d2, 1.0]
+            assert together(values)[1] == away
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+def test_a_new_shape_costs_one_compiled_call_and_a_known_one_none(selector, monkeypatch):
+    loaded, asked = compiled_routes._loaded, []
+
+    def counted(source):
+        function = loaded(source)
+
+        def call(*pointers):
+            asked.append(pointers)
+            return function(*pointers)
+
+        return call
+
+    monkeypatch.setattr(compiled_routes, "_loaded", counted)
+    product = dispatcher(kernel("matmul"), selector, wanted="like")
+    for size in (20, 30, 40):
+        stored = matrices(size, 0.2)
+        for operands in (stored, (stored[0].toarray(), stored[1].toarray())):
+            asked.clear()
+            product(*operands)
+            assert len(asked) == 1
+            product(*operands)
+            assert len(asked) == 1
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+def test_threads_do_not_share_the_memory_of_a_compiled_call(parts):
+    together = compile_together([ModelCall(parts["numpy"], FEATURES)], FEATURES)
+    queries = [(10.0 * i, 40.0, 50.0, 0.25, 0.125) for i in range(1, 9)]
+    expected = [together(query) for query in queries]
+    wrong = []
+
+    def work(i):
+        wrong.extend(1 for _ in range(2000) if together(queries[i]) != expected[i])
+
+    jobs = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    assert not wrong

@@ -17,7 +17,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
 from tilewright.prediction.decisions.kept_times import KeptTimes
@@ -38,8 +38,7 @@ _FOLLOW, _KEPT = 0.2, 10_000
 _HOPELESS = 2.0
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(NamedTuple):
     """The prediction for a call: the query, seconds of each route, and trust."""
 
     query: Query
@@ -130,7 +129,7 @@ class Dispatcher:
         self._samples, self._own_key, self._size = samples, key, max(1, size)
         self._cache: dict[Any, _Entry] = {}
         self._lock = threading.Lock()
-        self._corrections = [0.0] * len(self.routes)
+        self._corrections, self._corrected = [0.0] * len(self.routes), False
         self._observed: deque[tuple[int, Query, float]] = deque(maxlen=_KEPT)
         self._kept: KeptTimes | None = None
         if learn and records is not None:
@@ -198,17 +197,21 @@ class Dispatcher:
             for route, times in known.items():
                 entry.seen[route] = deque(times, maxlen=2 * _SETTLED - 1)
                 self._correct(entry, route)
-            if known or not forecast.outside:
+            if known or (self._corrected and not forecast.outside):
                 self._take(entry, self._trusted(entry))
+            elif not forecast.outside:
+                self._take(entry, forecast.seconds)
             while len(self._cache) >= self._size:
                 self._cache.pop(next(iter(self._cache)))
             return self._cache.setdefault(key, entry)
 
     def _take(self, entry: _Entry, estimates: Sequence[float]) -> None:
         """Take the fastest route by `estimates`; the default if none is a number."""
-        best = min(range(len(estimates)), key=estimates.__getitem__)
-        if math.isfinite(estimates[best]):
-            entry.route, entry.run = best, self._runs[best]
+        least = math.inf
+        for route, seconds in enumerate(estimates):
+            if seconds < least:  # false for what is not a number
+                least, entry.route = seconds, route
+        entry.run = self._runs[entry.route]
 
     def _estimates(self, entry: _Entry) -> list[float]:
         """Return seconds per route: measured if there are enough calls, else predicted."""
@@ -266,6 +269,7 @@ class Dispatcher:
         if 0 < predicted < math.inf and not entry.forecast.outside:
             off = math.log(max(statistics.median(entry.seen[route]), 1e-9) / predicted)
             self._corrections[route] += _FOLLOW * (off - self._corrections[route])
+            self._corrected = True
 
     def _trusted(self, entry: _Entry) -> list[float]:
         """Return the estimates; outside the training range, predictions are guesses: infinite."""
@@ -292,12 +296,11 @@ def by_models(
         singles = [single(m, compiled=compiled) for m in models.values()]
         return _with_words(list(models.values()), singles, describe)
     seconds = _all_seconds(list(models.values()), compiled)
-    ranges = merged_ranges(list(models.values()))
 
     def forecast(*args: Any, **kwargs: Any) -> Forecast:
         query = describe(*args, **kwargs)
         try:
-            return Forecast(query, tuple(seconds(query)), outside(query, ranges))
+            return Forecast(query, *seconds(query))
         except KeyError as error:
             raise PredictionError(
                 f"describe gives no {error}, a feature of the models; it gives {', '.join(query)}"
@@ -306,14 +309,17 @@ def by_models(
     return forecast
 
 
-def _all_seconds(models: Sequence[Any], compiled: bool) -> Callable[[Query], list[float]]:
-    """Return the models as one function of a query by name."""
+def _all_seconds(
+    models: Sequence[Any], compiled: bool
+) -> Callable[[Query], tuple[tuple[float, ...], bool]]:
+    """Return the models as one function of a query by name, which also says if it is outside."""
+    ranges = merged_ranges(models)
     if not compiled:
         singles = [single(model, compiled=False) for model in models]
-        return lambda query: [function(query) for function in singles]
+        return lambda query: (tuple([f(query) for f in singles]), outside(query, ranges))
     calls = [ModelCall(model, tuple(map(str, model.feature_names_in_))) for model in models]
     names = tuple(dict.fromkeys(str(a) for call in calls for a in call.arguments))
-    together = compile_together(calls, names)
+    together = compile_together(calls, names, ranges=ranges)
     return lambda query: together([query[name] for name in names])
 
 

@@ -12,13 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.prediction.data.kernel import Kernel
-from tilewright.prediction.decisions.compiled_routes import ModelCall, compile_together
+from tilewright.prediction.decisions.compiled_routes import ExtraCost, ModelCall, compile_together
 from tilewright.prediction.decisions.dispatcher import (
     Dispatcher,
     Forecast,
     Query,
     merged_ranges,
-    outside,
 )
 from tilewright.prediction.decisions.selector import Selector
 from tilewright.prediction.decisions.signature import GLANCE, SAMPLES, Outline, is_sparse, outline
@@ -121,39 +120,44 @@ class _Costs:
                 features = map(str, modelled.model.feature_names_in_)
                 calls.append(ModelCall(modelled.model, tuple(settings.get(n, n) for n in features)))
                 self.storages.append(variant.storage)
-        self.kinds = sorted(set(self.storages))
         converters = {name.removeprefix("to_"): m for name, m in selector.conversions.items()}
-        if len(self.kinds) > 1 and not {"dense", "sparse"} <= set(converters):
+        if len(set(self.storages)) > 1 and not {"dense", "sparse"} <= set(converters):
             raise PredictionError(
                 "variants of both storages need models of the conversion: train the selector "
                 "with tilewright.prediction.decisions.selector.train, or give conversions="
             )
-        self.features = tuple(
-            dict.fromkeys(a for call in calls for a in call.arguments if isinstance(a, str))
-        )
-        # Where the seconds of converting the operand at a place, or the result (-1), are found.
-        self.conversions: dict[tuple[int, str], int] = {}
-        sizes = self._add_conversions(calls, converters)
-        self.seconds = compile_together(calls, (*self.features, *sizes))
-        self._added: dict[tuple[str | None, ...], list[list[int]]] = {}
+        features = dict.fromkeys(a for call in calls for a in call.arguments if isinstance(a, str))
+        self.features = tuple(features)
+        self.places = (*range(len(names)), _RESULT) if converters else ()
+        sizes, extras = self._conversions(converters)
         numbers = {s for m in selector.models.values() for s in m.settings}
         models = [m.model for m in selector.models.values()]
-        self.ranges = [
+        ranges = [
             (name, low / slack if low > 0 else low, high * slack if high > 0 else high)
             for name, low, high in merged_ranges(models, tuple(numbers))
         ]
+        self.seconds = compile_together(calls, (*self.features, *sizes), extras, ranges)
 
-    def _add_conversions(self, calls: list[ModelCall], converters: Mapping[str, Any]) -> list[str]:
-        """Add calls of the models of conversions; return the names of all places' sizes."""
+    def _conversions(self, converters: Mapping[str, Any]) -> tuple[list[str], list[ExtraCost]]:
+        """Return the names of all places' sizes and storages, and the costs of conversions.
+
+        An operand is converted from its storage to that of the variant, the result from that of
+        the variant to the storage that is wanted.
+        """
         sizes: list[str] = []
-        for place in (*range(len(self.names)), -1) if converters else ():
-            here = {name: f"{name} of {place}" for name in ("m", "n", "d")}
-            sizes += here.values()
-            for kind, model in converters.items():
-                self.conversions[place, kind] = len(calls)
-                features = map(str, model.feature_names_in_)
-                calls.append(ModelCall(model, tuple(here[n] for n in features)))
-        return sizes
+        extras: list[ExtraCost] = []
+        for place in self.places:
+            *here, stored = (f"{name} of {place}" for name in ("m", "n", "d", "storage"))
+            sizes += (*here, stored)
+            named = dict(zip("mnd", here, strict=True))
+            for into, model in converters.items():
+                other = "dense" if into == "sparse" else "sparse"
+                pays, if_stored = (other, into) if place == _RESULT else (into, other)
+                routes = tuple(i for i, own in enumerate(self.storages) if own == pays)
+                call = ModelCall(model, tuple(named[str(n)] for n in model.feature_names_in_))
+                if routes:
+                    extras.append(ExtraCost(call, stored, _CODES[if_stored], routes))
+        return sizes, extras
 
     def forecast(self, *args: Any) -> Forecast:
         """Return the costs of a call with these operands."""
@@ -162,69 +166,49 @@ class _Costs:
                 f"{self.kernel} takes {len(self.names)} operands, {', '.join(self.names)}, "
                 f"and was given {len(args)}"
             )
-        # Lists have no shape; a route makes arrays of them.
-        arrays = [np.asarray(a) if isinstance(a, list | tuple) else a for a in args]
-        outlines = [outline(a, self.samples) for a in arrays]
+        outlines, given = [], []
+        for a in args:
+            # Lists have no shape; a route makes arrays of them.
+            array = np.asarray(a) if type(a) in _LISTS else a
+            outlines.append(outline(array, self.samples))
+            dense = type(array) is np.ndarray or not is_sparse(array)
+            given.append("dense" if dense else "sparse")
         try:
             query = self.describe(dict(zip(self.names, outlines, strict=True)))
         except (AttributeError, IndexError, TypeError, ValueError):
-            shapes = ", ".join(str(getattr(a, "shape", type(a).__name__)) for a in arrays)
+            shapes = ", ".join(str(getattr(a, "shape", type(a).__name__)) for a in outlines)
             raise PredictionError(
                 f"these are not operands of {self.kernel}, which takes {', '.join(self.names)}: "
                 f"{shapes}"
             ) from None
-        return self.of(query, outlines, ["sparse" if is_sparse(a) else "dense" for a in args])
-
-    def of(self, query: Query, outlines: list[Any], given: list[str]) -> Forecast:
-        """Return the costs of a query whose operands have these outlines and storages."""
         values = [query[name] for name in self.features]
-        whole = outlines if self.result is None else [*outlines, self.result(query)]
-        moves: tuple[str | None, ...] = ()
-        if self.conversions:
-            storages = [*given, _wanted(self.wanted, given)]
-            sizes = [_sizes(one) for one in whole]
-            for place in sizes:
-                values += place or _NOTHING
-            values += _NOTHING * (len(storages) - len(sizes))
-            moves = tuple([s if place else None for place, s in zip(sizes, storages, strict=False)])
-        added = self._added.get(moves)
-        if added is None:
-            added = self._added[moves] = self._conversions_of(moves)
-        found = self.seconds(values)
-        seconds = [found[i] + sum([found[j] for j in each]) for i, each in enumerate(added)]
-        return Forecast(query, tuple(seconds), outside(query, self.ranges))
-
-    def _conversions_of(self, moves: tuple[str | None, ...]) -> list[list[int]]:
-        """Return per route where the seconds of its conversions are found.
-
-        `moves` has the storage of every operand, and that wanted of the result; None where
-        nothing is converted.
-        """
-        given, wanted = moves[: len(self.names)], moves[len(self.names) :]
-        return [
-            [
-                *(self.conversions[i, own] for i, s in enumerate(given) if s not in (None, own)),
-                *(self.conversions[-1, s] for s in wanted if s not in (None, "any", own)),
-            ]
-            for own in self.storages
-        ]
+        if self.places:
+            for one, storage in zip(outlines, given, strict=True):
+                values += _sizes(one, storage)
+            result = None if self.result is None else self.result(query)
+            values += _sizes(result, _wanted(self.wanted, given))
+        return Forecast(query, *self.seconds(values))
 
 
-_NOTHING = (1.0, 1.0, 1.0)
+_RESULT = -1
+_LISTS = frozenset({list, tuple})
+# What a matrix is stored as, among the values of a query; 0 where nothing is converted.
+_CODES = {"dense": 1.0, "sparse": 2.0, "any": 0.0}
 
 
-def _sizes(what: Any) -> tuple[float, float, float] | None:
-    """Return rows, columns and density of a matrix's outline; None if nothing is converted."""
-    if type(what) is not Outline or len(what.shape) != 2:
-        return None
-    m, n = what.shape
-    return (m, n, what.nnz / (m * n)) if m and n else None
+def _sizes(what: Any, storage: str) -> tuple[float, float, float, float]:
+    """Return rows, columns, density and storage of a matrix's outline."""
+    if type(what) is Outline and len(what.shape) == 2:
+        m, n = what.shape
+        if m and n:
+            return m, n, what.nnz / (m * n), _CODES[storage]
+    return 1.0, 1.0, 1.0, 0.0
 
 
 def _wanted(wanted: Wanted, given: list[str]) -> str:
     if wanted != "like":
         return wanted
-    return "sparse" if all(s == "sparse" for s in given) else "dense"
+    return "dense" if "dense" in given else "sparse"
 
 
 def _operand_names(kernel: Kernel) -> list[str]:

@@ -37,8 +37,10 @@ def outline(thing: Any, samples: int = SAMPLES) -> Any:
     what a single hit in the sample would imply.
     """
     shape = getattr(thing, "shape", None)
-    if shape is None or not shape:
+    if not shape:
         return thing
+    if type(thing) is np.ndarray:
+        return Outline(shape, _sampled(thing, samples))
     nnz = getattr(thing, "nnz", None)
     if nnz is not None:
         return Outline(shape, max(1, int(nnz)))
