@@ -1,5 +1,6 @@
 """Dispatching a kernel of the registry over dense and sparse storage."""
 
+import sys
 import threading
 
 import numpy as np
@@ -353,14 +354,19 @@ def test_threads_do_not_share_the_memory_of_a_compiled_call(parts):
     together = compile_together([ModelCall(parts["numpy"], FEATURES)], FEATURES)
     queries = [(10.0 * i, 40.0, 50.0, 0.25, 0.125) for i in range(1, 9)]
     expected = [together(query) for query in queries]
-    wrong = []
+    wrong: list[int] = []
 
     def work(i):
         wrong.extend(1 for _ in range(2000) if together(queries[i]) != expected[i])
 
-    jobs = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for job in jobs:
-        job.start()
-    for job in jobs:
-        job.join(60)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads interrupt each other often
+    try:
+        jobs = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for job in jobs:
+            job.start()
+        for job in jobs:
+            job.join(60)
+    finally:
+        sys.setswitchinterval(usual)
     assert not wrong

@@ -126,8 +126,8 @@ class _Costs:
                 "variants of both storages need models of the conversion: train the selector "
                 "with tilewright.prediction.decisions.selector.train, or give conversions="
             )
-        features = dict.fromkeys(a for call in calls for a in call.arguments if isinstance(a, str))
-        self.features = tuple(features)
+        asked = (a for call in calls for a in call.arguments if isinstance(a, str))
+        self.features = tuple(dict.fromkeys(asked))
         self.places = (*range(len(names)), _RESULT) if converters else ()
         sizes, extras = self._conversions(converters)
         numbers = {s for m in selector.models.values() for s in m.settings}
@@ -166,24 +166,30 @@ class _Costs:
                 f"{self.kernel} takes {len(self.names)} operands, {', '.join(self.names)}, "
                 f"and was given {len(args)}"
             )
-        outlines, given = [], []
-        for a in args:
+        outlines: dict[str, Any] = {}
+        given: list[str] = []
+        for name, a in zip(self.names, args, strict=True):
+            if type(a) is np.ndarray:
+                outlines[name] = outline(a, self.samples)
+                given.append("dense")
+                continue
             # Lists have no shape; a route makes arrays of them.
-            array = np.asarray(a) if type(a) in _LISTS else a
-            outlines.append(outline(array, self.samples))
-            dense = type(array) is np.ndarray or not is_sparse(array)
-            given.append("dense" if dense else "sparse")
+            array = np.asarray(a) if isinstance(a, list | tuple) else a
+            outlines[name] = outline(array, self.samples)
+            given.append("sparse" if is_sparse(array) else "dense")
         try:
-            query = self.describe(dict(zip(self.names, outlines, strict=True)))
+            query = self.describe(outlines)
         except (AttributeError, IndexError, TypeError, ValueError):
-            shapes = ", ".join(str(getattr(a, "shape", type(a).__name__)) for a in outlines)
+            shapes = ", ".join(
+                str(getattr(a, "shape", type(a).__name__)) for a in outlines.values()
+            )
             raise PredictionError(
                 f"these are not operands of {self.kernel}, which takes {', '.join(self.names)}: "
                 f"{shapes}"
             ) from None
         values = [query[name] for name in self.features]
         if self.places:
-            for one, storage in zip(outlines, given, strict=True):
+            for one, storage in zip(outlines.values(), given, strict=True):
                 values += _sizes(one, storage)
             result = None if self.result is None else self.result(query)
             values += _sizes(result, _wanted(self.wanted, given))
@@ -191,7 +197,6 @@ class _Costs:
 
 
 _RESULT = -1
-_LISTS = frozenset({list, tuple})
 # What a matrix is stored as, among the values of a query; 0 where nothing is converted.
 _CODES = {"dense": 1.0, "sparse": 2.0, "any": 0.0}
 

@@ -60,14 +60,14 @@ def _hits(array: Any, samples: int) -> tuple[int, int]:
     size = array.size
     # An odd step, so that it does not return to the same columns of rows of even length.
     step = (size // samples) | 1 if size > samples else 1
-    # Reshaping copies arrays that are not contiguous.
-    some = (array.reshape(-1) if array.flags.c_contiguous else array.flat)[::step]
+    # Flattening copies arrays that are not contiguous.
+    some = (array.ravel() if array.flags.c_contiguous else array.flat)[::step]
     return int(np.count_nonzero(some)), len(some)
 
 
 def is_sparse(thing: Any) -> bool:
     """Return whether it is a SciPy sparse array or matrix."""
-    return hasattr(thing, "nnz") and hasattr(thing, "toarray")
+    return hasattr(thing, "toarray") and hasattr(thing, "nnz")
 
 
 def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
@@ -89,8 +89,8 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
                 key.append(hits.bit_length() if hits < looked else -1)
         elif kind in _PLAIN:
             key += (kind, a)  # 1, 1.0 and True are equal, but not the same
-        elif is_sparse(a):
-            key += (kind, a.shape, a.dtype, _bucket(a.nnz))
+        elif hasattr(a, "toarray") and (nnz := getattr(a, "nnz", None)) is not None:
+            key += (kind, a.shape, a.dtype, _bucket(nnz))
         elif isinstance(a, np.generic):
             key.append(a)
         elif hasattr(a, "shape"):

@@ -79,7 +79,8 @@ def csr(thing: Any) -> Any:
 def density_of(thing: Any) -> float:
     """Share of non-zeros among the entries; of a sparse array, of stored ones."""
     entries = thing.shape[0] * thing.shape[1]
-    count = thing.nnz if is_sparse(thing) else int(np.count_nonzero(thing))
+    stored = getattr(thing, "nnz", None)
+    count = int(np.count_nonzero(thing)) if stored is None else stored
     return count / entries if entries else 0.0
 
 
