@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from tilewright.tuning.bayes.forest import grow
+from tilewright.tuning.bayes.forest import _Grower, grow
 
 
 def region(points):
@@ -62,3 +62,26 @@ def test_thresholds_are_limited_and_cover_the_whole_range():
     every = grow(points, outputs, np.random.default_rng(0), trees=50, most_cuts=99)
     plain = grow(points, outputs, np.random.default_rng(0), trees=50)
     assert (every.mean(points) == plain.mean(points)).all()
+
+
+@pytest.mark.parametrize("leaf", [1, 2])
+def test_only_features_that_can_split_a_node_are_drawn(leaf):
+    rng = np.random.default_rng(3)
+    bins = rng.integers(0, 3, (40, 6))
+    bins[:, 4] = 1
+    weight = rng.integers(1, 3, 40).astype(float)
+    where = np.sort(rng.integers(0, 8, 40))
+    where[:8] = np.arange(8)  # every node has an observation
+    mass = np.bincount(where, weight)
+    grower = _Grower(bins, weight, weight[None], np.zeros((6, 3)), 3, 2, leaf)
+    expected = [
+        [
+            any(
+                leaf <= weight[(where == node) & (bins[:, f] <= cut)].sum() <= mass[node] - leaf
+                for cut in range(3)
+            )
+            for f in range(6)
+        ]
+        for node in range(8)
+    ]
+    assert grower._able(where, np.arange(40), weight, mass).tolist() == expected

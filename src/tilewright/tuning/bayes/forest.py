@@ -17,7 +17,6 @@ milliseconds, which matters where the tuner runs inside a compiler.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -85,8 +84,9 @@ def grow(
     """
     count, width = points.shape
     between = [_thresholds(points[:, f], most_cuts) for f in range(width)]
-    bins = np.stack([np.searchsorted(v, points[:, f]) for f, v in enumerate(between)], axis=1)
     most = max(len(v) for v in between) + 1
+    bins = np.stack([np.searchsorted(v, points[:, f]) for f, v in enumerate(between)], axis=1)
+    bins = bins.astype(np.min_scalar_type(most))
     cuts = np.zeros((width, most))
     for f, v in enumerate(between):
         cuts[f, : len(v)] = v
@@ -188,30 +188,53 @@ class _Grower:
         """Return the feature and cut of each open node, -1 where it stays a leaf."""
         tree, row = np.nonzero(slot >= 0)
         where = slot[tree, row]
-        shape = (open_slots, self.width, self.most)
-        key = where[:, None] * self.width + np.arange(self.width)
-        key = (key * self.most + self.bins[row]).reshape(-1)
-        w = self.weight[tree, row]
-        histograms = [
-            np.bincount(key, np.repeat(v, self.width), math.prod(shape)).reshape(shape).cumsum(2)
-            for v in (w, w * self.outputs[row])
-        ]
-        ones, sums = histograms
+        weight = self.weight[tree, row]
+        # features that cannot split a node do not use up its draws
+        draw = rng.random((open_slots, self.width))
+        draw[~self._able(where, row, weight, mass)] = 2.0
+        tried = min(self.tried, self.width)
+        drawn = np.sort(np.argpartition(draw, tried - 1, axis=1)[:, :tried], axis=1)
+        ones = self._below(where, row, drawn, weight)
+        sums = self._below(where, row, drawn, weight * self.outputs[row])
         rest = mass[:, None, None] - ones
         gain = sums**2 / np.maximum(ones, 1e-12)
         gain += (total[:, None, None] - sums) ** 2 / np.maximum(rest, 1e-12)
         gain[(ones < self.leaf) | (rest < self.leaf)] = -np.inf
+        nodes = np.arange(open_slots)
         cut = gain.argmax(axis=2)
         score = np.take_along_axis(gain, cut[:, :, None], axis=2)[:, :, 0]
-        # features that cannot split a node do not use up its draws
-        draw = rng.random((open_slots, self.width))
-        draw[~np.isfinite(score)] = 2.0
-        limit = np.sort(draw, axis=1)[:, min(self.tried, self.width) - 1]
-        score[draw > limit[:, None]] = -np.inf
         chosen = score.argmax(axis=1)
-        best = score[np.arange(open_slots), chosen]
-        worth = best > total**2 / mass + 1e-9
-        return np.where(worth, chosen, -1), cut[np.arange(open_slots), chosen]
+        worth = score[nodes, chosen] > total**2 / mass + 1e-9
+        return np.where(worth, drawn[nodes, chosen], -1), cut[nodes, chosen]
+
+    def _able(self, where: Array, row: Array, weight: Array, mass: Array) -> Array:
+        """Return whether a feature can split a node, shape (nodes, features)."""
+        if self.leaf > 1:
+            every = np.broadcast_to(np.arange(self.width), (len(mass), self.width))
+            ones = self._below(where, row, every, weight)
+            rest = mass[:, None, None] - ones
+            return np.asarray(((ones >= self.leaf) & (rest >= self.leaf)).any(axis=2))
+        # it can if two observations of the node are in different bins
+        order = np.argsort(where, kind="stable")
+        first = np.searchsorted(where[order], np.arange(len(mass)))
+        bins = self.bins[row[order]]
+        lowest = np.minimum.reduceat(bins, first, axis=0)
+        return np.asarray(lowest < np.maximum.reduceat(bins, first, axis=0))
+
+    def _below(self, where: Array, row: Array, features: Array, values: Array) -> Array:
+        """Return the sums of values up to each bin, shape (nodes, features per node, bins).
+
+        Args:
+            where: the node of each value.
+            row: the observation of each value.
+            features: of each node, shape (nodes, features per node).
+            values: one for each entry of ``where``.
+        """
+        nodes, count = features.shape
+        key = where[:, None] * count + np.arange(count)
+        key = key * self.most + self.bins[row[:, None], features[where]]
+        sums = np.bincount(key.reshape(-1), np.repeat(values, count), nodes * count * self.most)
+        return np.asarray(sums.reshape(nodes, count, self.most).cumsum(axis=2))
 
     def _descend(self, slot: Array, splits: Array, feature: Array, cut: Array) -> Array:
         """Return each observation's slot one level down, -1 where its node became a leaf."""
