@@ -39,6 +39,7 @@ from tilewright.halide.analysis.bounds import (
     union_boxes,
 )
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.specialization import worth_knowing
@@ -262,6 +263,7 @@ class Analysis:
         self.view = view
         self.linear = Linearizer(scalars)
         self.bounder = Bounder(self.linear, _LazyValues(self))
+        self.lowering = LoweringBounder(self.linear, self.bounder.values)
         self.known: Mapping[str, KnownValue] = (
             worth_knowing(view.algorithm, self.bounder) if specialize else {}
         )

@@ -16,22 +16,23 @@ weighted by cycles.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.analysis.bounds import Bound, Box
+from tilewright.halide.analysis.bounds import Bound, Box, union_boxes
 from tilewright.halide.analysis.nest_parts import LoopSize
-from tilewright.halide.analysis.nest_structure import StageKey, StageNest
+from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import StageSummary, nothing_to_do
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nest_costs import funcs_of, part_keys
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     across,
     load_cycles,
@@ -65,14 +66,61 @@ class _Instance:
         return self.path[0][0] if self.path else self.stage.key
 
 
-def features(nest: ScheduledNest, model: CpuModel) -> NestFeatures:
+@dataclass(frozen=True, eq=False)
+class PartFeatures:
+    """What a part contributes to the features: a Func at root with the Funcs computed in its loops.
+
+    | symbol | meaning | shape, unit |
+    |---|---|---|
+    | I, K | instances; stages at root with loops or points | count |
+    | `points` | evaluations of each instance | (I, N), count |
+    | `weights` | cycles of each instance with the overhead of its loops | (I, N), cycles |
+    | `facts` | the features of `INSTANCE_NAMES` | (I, `len(INSTANCE_NAMES)`, N) |
+    | `roots` | each stage's cycles, its terms, and cycles times `ROOT_NAMES` | (K, 12, N), cycles |
+    | `least` | points in the region of each stage | count |
+    | `touched` | boxes loaded or stored by Func or input | (N,), coordinates |
+    | `inner` | sizes of the allocations in loops | (N,), bytes |
+    """
+
+    points: Array
+    weights: Array
+    facts: Array
+    roots: Array
+    least: Mapping[StageKey, float]
+    touched: Mapping[str, Box]
+    inner: tuple[Array, ...]
+
+
+def features(
+    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartFeatures] | None = None
+) -> NestFeatures:
     """Return the features of a nest, one row per row of its sizes.
+
+    `known` caches what the parts of schedules contribute, for other schedules of the same analysis
+    at the same sizes.
 
     Raises one of `UNKNOWN` if its sizes cannot be known.
     """
     # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        return _Reader(nest, model).features()
+        return _assembled(nest, model, _parts(nest, model, {} if known is None else known))
+
+
+def _parts(
+    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartFeatures]
+) -> list[PartFeatures]:
+    """Return what each part contributes; parts with other factors are not kept in `known`."""
+    keys = part_keys(nest)
+    given = {nest.schedule.funcs[entry].func for entry, _, _ in nest.factors}
+    changed = {key for key, p in keys.items() if given and given & set(funcs_of(p))}
+    fresh = [key for key in keys if key in changed or key not in known]
+    if not fresh:
+        return [known[key] for key in keys]
+    reader = _Reader(nest.limited(frozenset(keys[key].func for key in fresh)), model)
+    made = {key: reader.part(keys[key]) for key in fresh}
+    if not nest.factors:
+        known |= made
+    return [made[key] if key in made else known[key] for key in keys]
 
 
 class _Reader:
@@ -81,7 +129,6 @@ class _Reader:
         self.analysis = nest.analysis
         self.names = nest.structure.names
         self._shares: dict[tuple[Path, StageKey], Array] = {}
-        self._touched: dict[tuple[Path, StageKey, str], dict[str, Box]] = {}
         entries = nest.structure.entries
         self._innermost = {
             self.names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order
@@ -217,62 +264,54 @@ class _Reader:
                     rows[name] = rows.get(name, 1.0) * count
         return vector, lanes, rows
 
-    # --- the whole pipeline -----------------------------------------------------------------
+    # --- a part -----------------------------------------------------------------------------
 
-    def features(self) -> NestFeatures:
-        model, n = self.model, self.n
-        weights: list[Array] = []
-        described: list[dict[str, Bound]] = []
+    def part(self, production: Production) -> PartFeatures:
+        """Return what a Func at root contributes, with the Funcs computed in its loops."""
+        n, c = self.n, self.model.constants
+        funcs = set(funcs_of(production))
+        stages = [key for key in self.nest.structure.stages if key[0] in funcs]
         compute: dict[StageKey, Array] = {}
         overhead: dict[StageKey, Array] = {}
-        c = model.constants
-        least = float(sum(self._least(key) for key in self.nest.structure.stages))
-        computed = np.zeros(n)
-        for instance in self.instances:
+        found: list[tuple[Array, Array]] = []
+        facts: list[list[Array]] = []
+        instances = [i for i in self.instances if i.stage.key[0] in funcs]
+        for instance in instances:
             points = np.maximum(self.points(instance) * self._kept(instance), 1.0)
-            per_point, facts = self.cycles(instance)
+            per_point, own = self.cycles(instance)
             cycles = points * per_point
-            computed = computed + points
             trips: Bound = 1.0
             for loop in instance.loops:
                 if loop.mapping not in _IN_REGISTERS:
                     trips = _count(loop.extent)
-            starts = points / np.maximum(trips * 2.0 ** facts["lanes"] * 2.0 ** facts["copies"], 1)
+            starts = points / np.maximum(trips * 2.0 ** own["lanes"] * 2.0 ** own["copies"], 1)
             extra = starts * c.row_cycles + self.row(instance.around) * (
                 c.tile_cycles if instance.path else 0.0
             )
-            weights.append(cycles + extra)
             compute[instance.root] = compute.get(instance.root, np.zeros(n)) + cycles
             overhead[instance.root] = overhead.get(instance.root, np.zeros(n)) + extra
-            described.append({**facts, "trips": np.log2(np.maximum(trips, 1.0))})
-        terms, roofline, facts_at_root = self._parts(compute, overhead)
-        total = np.sum(weights, axis=0) if weights else np.ones(n)
-        rows = [self._mean(described, weights, total, name) for name in INSTANCE_NAMES]
-        rows += [terms[name] / np.maximum(roofline, 1.0) for name in TERM_NAMES]
-        rows += [facts_at_root[name] for name in ROOT_NAMES]
-        rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
-        rows += self._allocated()
-        rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
-        stacked = np.stack([self.row(np.nan_to_num(row)) for row in rows], axis=1)
-        return NestFeatures(stacked, self.row(np.maximum(roofline, 1.0)))
+            found.append((points, cycles + extra))
+            named: dict[str, Bound] = {**own, "trips": np.log2(np.maximum(trips, 1.0))}
+            facts.append([self.row(named[name]) for name in INSTANCE_NAMES])
+        roots = [self._root(i, compute, overhead) for i in instances if not i.path]
+        return PartFeatures(
+            np.array([points for points, _ in found]).reshape(-1, n),
+            np.array([weight for _, weight in found]).reshape(-1, n),
+            np.array(facts).reshape(-1, len(INSTANCE_NAMES), n),
+            np.array(roots).reshape(-1, 1 + len(TERM_NAMES) + len(ROOT_NAMES), n),
+            {key: self._least(key) for key in stages},
+            self.nest.touched_by(production),
+            tuple(
+                self.row(np.nan_to_num(allocation.bytes, posinf=0.0))
+                for allocation in self.nest.allocations
+                if allocation.path and allocation.path[0][0][0] == production.func
+            ),
+        )
 
     def _least(self, key: StageKey) -> float:
         """Return the points in the region of a stage, without reduction loops."""
         region = self.analysis.regions.get(self.names[key[0]], ())
         return math.prod(float(np.max(_count(part.extent))) for part in region)
-
-    def _mean(
-        self, facts: Sequence[Mapping[str, Bound]], weights: list[Array], total: Array, name: str
-    ) -> Array:
-        found = sum((w * f[name] for w, f in zip(weights, facts, strict=True)), np.zeros(self.n))
-        return np.asarray(found / total)
-
-    def touched(self, loop: LoopSize) -> dict[str, Box]:
-        """Return the boxes that one iteration of a loop loads or stores."""
-        key = loop.path, loop.stage, loop.name
-        if key not in self._touched:
-            self._touched[key] = self.nest.touched_in(loop)
-        return self._touched[key]
 
     def _kept(self, instance: _Instance) -> Array:
         """Return the share of points that are computed, not reused from iterations before; (N,)."""
@@ -306,61 +345,49 @@ class _Reader:
             times = times * _count(self._loops[instance.path[:at], key, name].extent)
             if (key[0], name) == (entry.store.func, entry.store.loop):
                 outer = self._loops[instance.path[:at], key, name]
-                box = self.touched(outer).get(self.names[func])
+                box = self.nest.touched_in(outer).get(self.names[func])
                 break
         for part in box or ():
             times = times * _count(part.extent)
         return share * np.minimum(1.0, self.row(times) / self.points(first))
 
-    def _parts(
-        self, compute: Mapping[StageKey, Array], overhead: Mapping[StageKey, Array]
-    ) -> tuple[dict[str, Array], Array, dict[str, Array]]:
-        """Return the terms of the roofline, its total, and the features of `ROOT_NAMES`."""
+    def _root(
+        self,
+        instance: _Instance,
+        compute: Mapping[StageKey, Array],
+        overhead: Mapping[StageKey, Array],
+    ) -> Array:
+        """Return a stage's row of `PartFeatures.roots`."""
         model, n = self.model, self.n
-        c = model.constants
-        terms = {name: np.zeros(n) for name in TERM_NAMES}
-        facts = {name: np.zeros(n) for name in ROOT_NAMES}
-        roofline = np.zeros(n)
-        for instance in self.instances:
-            if instance.path:
-                continue
-            key = instance.stage.key
-            tasks: Bound = 1.0
-            parallel = False
-            for loop in instance.loops:
-                if loop.mapping == "parallel":
-                    tasks, parallel = tasks * _count(loop.extent), True
-            many = self.row(tasks)
-            split = traffic.imbalance(many, model) / model.cores
-            moved, innermost, lines = self._moved(instance)
-            parts = (
-                compute.get(key, np.zeros(n)) * split,
-                moved.l2 / model.l2_rate * split,
-                moved.l3 / model.l3_rate * split,
-                traffic.memory_cycles(moved.memory, many, model),
-            )
-            extra = overhead.get(key, np.zeros(n)) * split
-            if parallel:
-                extra = extra + c.region_cycles + traffic.parallel_cycles(many, model)
-            whole = np.asarray(traffic.combined(parts, model) + extra)
-            for name, part in zip(TERM_NAMES, (*parts, extra), strict=True):
-                terms[name] = terms[name] + part
-            found = {
-                "tasks": np.log2(many / model.cores),
-                "imbalance": split * model.cores,
-                "serial": self.row(float(not parallel)),
-                "innermost": np.log2(np.maximum(innermost, 1.0) / model.l1_bytes),
-                "line use": lines,
-                "parts": np.zeros(n),
-            }
-            for name in ROOT_NAMES:
-                facts[name] = facts[name] + whole * found[name]
-            roofline = roofline + whole
-        scale = np.maximum(roofline, 1.0)
-        found = {name: fact / scale for name, fact in facts.items()}
-        at_root = sum(not instance.path for instance in self.instances)
-        found["parts"] = self.row(math.log2(1 + at_root))
-        return terms, roofline, found
+        key = instance.stage.key
+        tasks: Bound = 1.0
+        parallel = False
+        for loop in instance.loops:
+            if loop.mapping == "parallel":
+                tasks, parallel = tasks * _count(loop.extent), True
+        many = self.row(tasks)
+        split = traffic.imbalance(many, model) / model.cores
+        moved, innermost, lines = self._moved(instance)
+        parts = (
+            compute.get(key, np.zeros(n)) * split,
+            moved.l2 / model.l2_rate * split,
+            moved.l3 / model.l3_rate * split,
+            traffic.memory_cycles(moved.memory, many, model),
+        )
+        extra = overhead.get(key, np.zeros(n)) * split
+        if parallel:
+            extra = extra + model.constants.region_cycles + traffic.parallel_cycles(many, model)
+        whole = np.asarray(traffic.combined(parts, model) + extra)
+        facts = {
+            "tasks": np.log2(many / model.cores),
+            "imbalance": split * model.cores,
+            "serial": self.row(float(not parallel)),
+            "innermost": np.log2(np.maximum(innermost, 1.0) / model.l1_bytes),
+            "line use": lines,
+            "parts": np.zeros(n),
+        }
+        of_root = [whole * facts[name] for name in ROOT_NAMES]
+        return np.array([self.row(each) for each in (whole, *parts, extra, *of_root)])
 
     def _moved(self, instance: _Instance) -> tuple[traffic.Traffic, Array, Array]:
         """Return traffic, bytes of an innermost iteration, and their share of its cache lines.
@@ -377,7 +404,7 @@ class _Reader:
             times.append(times[-1] * _count(loop.extent))
         for at in range(len(outside), -1, -1):
             if at:
-                boxes = self.touched(outside[at - 1])
+                boxes = self.nest.touched_in(outside[at - 1])
             elif instance.loops:
                 first = instance.loops[0]
                 whole = replace(first.context, depth=-1, fixed={}, body=None)
@@ -392,23 +419,62 @@ class _Reader:
             return traffic.Traffic(zeros, zeros, zeros), zeros, zeros + 1.0
         return traffic.fetched(sweeps, self.model), sizes[0], full[0]
 
-    def _allocated(self) -> list[Array]:
-        """Return the last features but one: allocations over caches, and heap allocations."""
-        model = self.model
-        root, inner, heap = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
-        for allocation in self.nest.allocations:
-            size = self.row(np.nan_to_num(allocation.bytes, posinf=0.0))
-            if allocation.path:
-                inner = inner + size
-                heap = heap + (size > model.constants.stack_bytes)
-            else:
-                root = root + size
-        return [
-            np.log2(1.0 + root / model.l3_bytes),
-            np.log2(1.0 + inner / model.l1_bytes),
-            np.log2(1.0 + inner / model.l2_bytes),
-            heap,
-        ]
+
+def _assembled(
+    nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures]
+) -> NestFeatures:
+    """Return the features of a nest from what its parts contribute."""
+    n = max([1, *(part.weights.shape[1] for part in parts), *map(np.size, nest.factors.values())])
+
+    def joined(arrays: Sequence[Array]) -> Array:
+        return np.concatenate([np.broadcast_to(a, (*a.shape[:-1], n)) for a in arrays])
+
+    def row(values: Bound) -> Array:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), (n,))
+
+    weights = joined([part.weights for part in parts])
+    total = np.sum(weights, axis=0) if len(weights) else np.ones(n)
+    facts = (joined([part.facts for part in parts]) * weights[:, None, :]).sum(axis=0) / total
+    computed = sum(joined([part.points for part in parts]), np.zeros(n))
+    at_root = joined([part.roots for part in parts])
+    sums = at_root.sum(axis=0)
+    roofline, terms = sums[0], sums[1 : 1 + len(TERM_NAMES)]
+    of_root = dict(zip(ROOT_NAMES, sums[1 + len(TERM_NAMES) :], strict=True))
+    of_root = {name: fact / np.maximum(roofline, 1.0) for name, fact in of_root.items()}
+    of_root["parts"] = row(math.log2(1 + len(at_root)))
+    known = {key: value for part in parts for key, value in part.least.items()}
+    least = float(sum(known[key] for key in nest.structure.stages))
+    rows = [*facts, *(terms / np.maximum(roofline, 1.0))]
+    rows += [of_root[name] for name in ROOT_NAMES]
+    rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
+    rows += _allocated(nest, model, parts, n)
+    rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
+    stacked = np.nan_to_num(np.stack([row(each) for each in rows], axis=1))
+    return NestFeatures(stacked, row(np.maximum(roofline, 1.0)))
+
+
+def _allocated(
+    nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures], n: int
+) -> list[Array]:
+    """Return the last features but one: allocations over caches, and heap allocations."""
+    root, inner, heap = np.zeros(n), np.zeros(n), np.zeros(n)
+    for func in nest.structure.root.stored:
+        name = nest.structure.names[func]
+        box: Box | None = None
+        for part in parts:
+            if name in part.touched:
+                box = union_boxes(box, part.touched[name])
+        if box is not None:
+            root = root + np.nan_to_num(nest.stored_bytes(func, box), posinf=0.0)
+    for size in (size for part in parts for size in part.inner):
+        inner = inner + size
+        heap = heap + (size > model.constants.stack_bytes)
+    return [
+        np.log2(1.0 + root / model.l3_bytes),
+        np.log2(1.0 + inner / model.l1_bytes),
+        np.log2(1.0 + inner / model.l2_bytes),
+        heap,
+    ]
 
 
 INSTANCE_NAMES = (
