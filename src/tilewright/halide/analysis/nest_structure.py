@@ -151,9 +151,7 @@ class NestStructure:
 
     # --- stages ---------------------------------------------------------------------------
 
-    def _found(
-        self, i: int, known: dict[Hashable, tuple[StageNest, ...]]
-    ) -> tuple[StageNest, ...]:
+    def _found(self, i: int, known: dict[Hashable, tuple[StageNest, ...]]) -> tuple[StageNest, ...]:
         """Return the nests of a Func, which depend on its schedule and what is inlined into it."""
         name = self.view.algorithm.funcs[i].name
         key = i, self._places[i], self.entries[i], self.view.absorbed(name)

@@ -197,7 +197,8 @@ class Touched:
         for name in stage.variables:
             extent = ranges[name].extent
             before = self._extents.setdefault((id(stage), name), extent)
-            found |= bool(np.any(before != extent))
+            differs = before != extent
+            found |= differs if isinstance(differs, bool) else bool(np.any(differs))
         return found
 
 

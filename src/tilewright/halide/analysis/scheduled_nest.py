@@ -229,16 +229,24 @@ class ScheduledNest:
         """
         found = dict(boxes)
         reads: dict[StageKey, dict[str, Box]] = {}
+        # An earlier stage of a Func has the readers of the later ones, and more.
+        unions: dict[int, Box | None] = {}
+        counted: dict[int, set[StageKey]] = {}
         for key, readers in body.defines:
-            box: Box | None = None
-            if producing is None and key[0] in self.structure.outputs:
+            box = unions.get(key[0])
+            if key[0] not in unions and producing is None and key[0] in self.structure.outputs:
                 box = self.analysis.output_boxes[self.structure.names[key[0]]]
+            done = counted.setdefault(key[0], set())
             for reader in readers:
+                if reader in done:
+                    continue
+                done.add(reader)
                 if reader not in reads:
                     reads[reader] = self.required_by(reader, found[reader])
                 part = reads[reader].get(self.structure.names[key[0]])
                 if part is not None:
                     box = union_boxes(box, part)
+            unions[key[0]] = box
             if box is None:
                 continue
             nest = self.structure.stages[key]
@@ -412,7 +420,7 @@ class ScheduledNest:
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))
-        if np.any(now.idle):
+        if now.idle is not False and np.any(now.idle):
             nothing = Interval(math.inf, -math.inf)
             for name, box in found.items():
                 found[name] = tuple(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.nest_parts import Boxes
 from tilewright.halide.analysis.nest_structure import NestStructure, StageNest
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN, Factors, ScheduledNest
@@ -22,12 +23,8 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS, part_times
-from tilewright.halide.schedulers.learned.features import (
-    NAMES,
-    NestFeatures,
-    PartFeatures,
-    features,
-)
+from tilewright.halide.schedulers.learned.features import features
+from tilewright.halide.schedulers.learned.part_features import NAMES, NestFeatures, PartFeatures
 
 Array: TypeAlias = npt.NDArray[np.float64]
 # Features including the analytic model's time over the roofline's, and the shares of its terms.
@@ -53,8 +50,9 @@ class Prior:
 class Evaluator:
     """Evaluates schedules of one pipeline.
 
-    Analyses are cached by inlined Funcs, and times and features of parts (a Func at root with the
-    Funcs computed in its loops) and nests of single Funcs by their schedules.
+    Analyses and the required boxes at root are cached by inlined Funcs. Nests of single Funcs, and
+    times and features of parts (a Func at root with the Funcs computed in its loops), are cached by
+    their schedules.
     """
 
     algorithm: Algorithm
@@ -62,6 +60,7 @@ class Evaluator:
     _analyses: dict[object, Analysis] = field(default_factory=dict)
     _parts: dict[Hashable, PartTime] = field(default_factory=dict)
     _nests: dict[object, dict[Hashable, tuple[StageNest, ...]]] = field(default_factory=dict)
+    _whole: dict[Hashable, Boxes] = field(default_factory=dict)
     _features: dict[Hashable, PartFeatures] = field(default_factory=dict)
     _last: tuple[Schedule, ScheduledNest] | None = None
 
@@ -96,7 +95,10 @@ class Evaluator:
             )
             schedule = replace(schedule, funcs=tuple(funcs))
         structure = NestStructure(found.view, schedule, self._nests.setdefault(key, {}))
-        nest = ScheduledNest(found, schedule, factors, structure=structure)
+        bounds = tuple((entry.func, entry.bounds) for entry in schedule.funcs if entry.bounds)
+        whole = self._whole.get((key, gone, bounds))
+        nest = ScheduledNest(found, schedule, factors, structure=structure, whole=whole)
+        self._whole[key, gone, bounds] = nest.whole
         if factors is None:
             self._last = given, nest
         return nest

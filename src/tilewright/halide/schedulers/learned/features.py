@@ -16,14 +16,14 @@ weighted by cycles.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.analysis.bounds import Bound, Box, union_boxes
+from tilewright.halide.analysis.bounds import Bound, Box
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
@@ -38,18 +38,18 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     load_cycles,
     op_cycles,
 )
+from tilewright.halide.schedulers.learned.part_features import (
+    INSTANCE_NAMES,
+    ROOT_NAMES,
+    TERM_NAMES,
+    NestFeatures,
+    PartFeatures,
+    assembled,
+)
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Path: TypeAlias = tuple[tuple[StageKey, str], ...]
 _IN_REGISTERS = ("vectorized", "unrolled")
-
-
-@dataclass(frozen=True, eq=False)
-class NestFeatures:
-    """Features, shape (N, `len(NAMES)`), and the cycles of the roofline, shape (N,)."""
-
-    rows: Array
-    roofline: Array
 
 
 @dataclass(eq=False)
@@ -66,31 +66,6 @@ class _Instance:
         return self.path[0][0] if self.path else self.stage.key
 
 
-@dataclass(frozen=True, eq=False)
-class PartFeatures:
-    """What a part contributes to the features: a Func at root with the Funcs computed in its loops.
-
-    | symbol | meaning | shape, unit |
-    |---|---|---|
-    | I, K | instances; stages at root with loops or points | count |
-    | `points` | evaluations of each instance | (I, N), count |
-    | `weights` | cycles of each instance with the overhead of its loops | (I, N), cycles |
-    | `facts` | the features of `INSTANCE_NAMES` | (I, `len(INSTANCE_NAMES)`, N) |
-    | `roots` | each stage's cycles, its terms, and cycles times `ROOT_NAMES` | (K, 12, N), cycles |
-    | `least` | points in the region of each stage | count |
-    | `touched` | boxes loaded or stored by Func or input | (N,), coordinates |
-    | `inner` | sizes of the allocations in loops | (N,), bytes |
-    """
-
-    points: Array
-    weights: Array
-    facts: Array
-    roots: Array
-    least: Mapping[StageKey, float]
-    touched: Mapping[str, Box]
-    inner: tuple[Array, ...]
-
-
 def features(
     nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartFeatures] | None = None
 ) -> NestFeatures:
@@ -103,7 +78,7 @@ def features(
     """
     # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        return _assembled(nest, model, _parts(nest, model, {} if known is None else known))
+        return assembled(nest, model, _parts(nest, model, {} if known is None else known))
 
 
 def _parts(
@@ -111,7 +86,8 @@ def _parts(
 ) -> list[PartFeatures]:
     """Return what each part contributes; parts with other factors are not kept in `known`."""
     keys = part_keys(nest)
-    given = {nest.schedule.funcs[entry].func for entry, _, _ in nest.factors}
+    sized = {e for e, _, _ in nest.factors}
+    given = {entry.func for e, entry in enumerate(nest.schedule.funcs) if e in sized}
     changed = {key for key, p in keys.items() if given and given & set(funcs_of(p))}
     fresh = [key for key in keys if key in changed or key not in known]
     if not fresh:
@@ -160,6 +136,8 @@ class _Reader:
         return [instance for instance in found.values() if not nothing_to_do(instance.stage.stage)]
 
     def row(self, values: Bound) -> Array:
+        if isinstance(values, float):
+            return np.full(self.n, values)
         return np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n,))
 
     def bytes_of(self, boxes: Mapping[str, Box]) -> tuple[Array, Array]:
@@ -420,82 +398,6 @@ class _Reader:
         return traffic.fetched(sweeps, self.model), sizes[0], full[0]
 
 
-def _assembled(
-    nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures]
-) -> NestFeatures:
-    """Return the features of a nest from what its parts contribute."""
-    n = max([1, *(part.weights.shape[1] for part in parts), *map(np.size, nest.factors.values())])
-
-    def joined(arrays: Sequence[Array]) -> Array:
-        return np.concatenate([np.broadcast_to(a, (*a.shape[:-1], n)) for a in arrays])
-
-    def row(values: Bound) -> Array:
-        return np.broadcast_to(np.asarray(values, dtype=np.float64), (n,))
-
-    weights = joined([part.weights for part in parts])
-    total = np.sum(weights, axis=0) if len(weights) else np.ones(n)
-    facts = (joined([part.facts for part in parts]) * weights[:, None, :]).sum(axis=0) / total
-    computed = sum(joined([part.points for part in parts]), np.zeros(n))
-    at_root = joined([part.roots for part in parts])
-    sums = at_root.sum(axis=0)
-    roofline, terms = sums[0], sums[1 : 1 + len(TERM_NAMES)]
-    of_root = dict(zip(ROOT_NAMES, sums[1 + len(TERM_NAMES) :], strict=True))
-    of_root = {name: fact / np.maximum(roofline, 1.0) for name, fact in of_root.items()}
-    of_root["parts"] = row(math.log2(1 + len(at_root)))
-    known = {key: value for part in parts for key, value in part.least.items()}
-    least = float(sum(known[key] for key in nest.structure.stages))
-    rows = [*facts, *(terms / np.maximum(roofline, 1.0))]
-    rows += [of_root[name] for name in ROOT_NAMES]
-    rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
-    rows += _allocated(nest, model, parts, n)
-    rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
-    stacked = np.nan_to_num(np.stack([row(each) for each in rows], axis=1))
-    return NestFeatures(stacked, row(np.maximum(roofline, 1.0)))
-
-
-def _allocated(
-    nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures], n: int
-) -> list[Array]:
-    """Return the last features but one: allocations over caches, and heap allocations."""
-    root, inner, heap = np.zeros(n), np.zeros(n), np.zeros(n)
-    for func in nest.structure.root.stored:
-        name = nest.structure.names[func]
-        box: Box | None = None
-        for part in parts:
-            if name in part.touched:
-                box = union_boxes(box, part.touched[name])
-        if box is not None:
-            root = root + np.nan_to_num(nest.stored_bytes(func, box), posinf=0.0)
-    for size in (size for part in parts for size in part.inner):
-        inner = inner + size
-        heap = heap + (size > model.constants.stack_bytes)
-    return [
-        np.log2(1.0 + root / model.l3_bytes),
-        np.log2(1.0 + inner / model.l1_bytes),
-        np.log2(1.0 + inner / model.l2_bytes),
-        heap,
-    ]
-
-
-INSTANCE_NAMES = (
-    "vectorised lanes registers gathered loads copies size indirect clamped update scatter scan "
-    "member trips"
-).split()
-TERM_NAMES = "compute second third memory overhead".split()
-ROOT_NAMES = ["tasks", "imbalance", "serial", "innermost", "line use", "parts"]
-NAMES = (
-    *INSTANCE_NAMES,
-    *TERM_NAMES,
-    *ROOT_NAMES,
-    "recomputed",
-    "root over third",
-    "inner over first",
-    "inner over second",
-    "heap",
-    "roofline",
-)
-
-
 def _variables(stage: StageNest, loop: str) -> list[str]:
     """Return the variables of the stage's definition that a loop runs over."""
     sources: dict[str, list[str]] = {}
@@ -514,5 +416,7 @@ def _variables(stage: StageNest, loop: str) -> list[str]:
 
 def _count(extent: Bound) -> Bound:
     """Return iterations of a loop, at least 1; a default where they are unbounded."""
+    if isinstance(extent, float):  # much faster than an array of one element
+        return max(extent, 1.0) if math.isfinite(extent) else float(SEARCH.unknown_extent)
     value = np.where(np.isfinite(extent), extent, float(SEARCH.unknown_extent))
     return np.maximum(value, 1.0)

@@ -151,9 +151,7 @@ class Scene:
     machine: CpuMachine
     clones: tuple[Clone, ...] = ()
     problems: dict[str, Known] = field(default_factory=dict, compare=False, repr=False)
-    small: dict[tuple[int, frozenset[int]], bool] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    small: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def extended(self) -> Algorithm:

@@ -497,7 +497,7 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
 
 def _count(extent: Bound, pure: bool = True) -> float:
     """Return the iterations of a loop, at least 1; a default where it is unbounded."""
-    value = float(np.max(extent))
+    value = extent if isinstance(extent, float) else float(np.max(extent))
     if math.isfinite(value):
         return max(value, 1.0)
     return float(SEARCH.unknown_extent if pure else SEARCH.unknown_iterations)
@@ -512,7 +512,11 @@ def _finite_box(box: Box, other: Box) -> Box:
 
 
 def _finite(part: Interval, other: Interval) -> Interval:
-    known = Interval(float(np.min(part.lo)), float(np.max(part.hi)))
+    lo, hi = part
+    known = Interval(
+        lo if isinstance(lo, float) else float(np.min(lo)),
+        hi if isinstance(hi, float) else float(np.max(hi)),
+    )
     return known if math.isfinite(known.lo) and math.isfinite(known.hi) else other
 
 
