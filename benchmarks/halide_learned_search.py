@@ -4,8 +4,9 @@ As in ``halide_search``, each search runs in a fresh process, from serialised by
 imports are not timed, and memory is the largest resident size of that process. The learned
 scheduler supports only CPUs: its search for the host is compared with that of Adams2019 for the
 host and with that of Anderson2021 for a GPU, for the same program. Their pieces are shared with
-``halide_search``: what one of the two measured is not measured again. The pipelines of 300 Funcs
-are those of ``halide_scaling``.
+``halide_search``: what one of the two measured is not measured again. A peer's time-out counts as
+its limit; programs for which it ran out of memory, or was not run, are left out of its ratio. The
+pipelines of 300 Funcs are those of ``halide_scaling``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,8 @@ import halide_search
 
 STAGES = halide_scaling.CLAIMED
 LARGE = {f"{kind} of {STAGES}": kind for kind in halide_scaling.KINDS}
-PEERS = ("Adams2019", "Anderson2021")
+PEERS = (("Adams2019", "host", None), ("Anderson2021", "cuda", halide_search.GPU))
+NAMES = tuple(name for name, *_ in PEERS)
 
 
 def search(name: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -36,10 +38,25 @@ def search(name: str, args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
+class Kept(common.Pieces):
+    """The pieces of earlier runs only."""
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """The piece, or a `LookupError`."""
+        if not self.has(key):
+            raise LookupError(key)
+        return super().get(key, make)
+
+
 def peers(name: str, pieces: common.Pieces) -> dict[str, Any]:
     """The peers' searches for a program, or what an earlier run on this machine kept of them."""
-    found = halide_search.peers(name, "host", None, pieces, only=PEERS)
-    return found | halide_search.peers(name, "cuda", halide_search.GPU, pieces, only=PEERS)
+    found: dict[str, Any] = {}
+    for peer, target, machine in PEERS:
+        try:
+            found |= halide_search.peers(name, target, machine, pieces, only=(peer,))
+        except LookupError:
+            found[peer] = {"status": "not measured", "cpu_seconds": None}
+    return found
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -54,7 +71,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "max_memory_mb": max(row["search"]["peak_mb"] for row in rows),
         f"stages_{STAGES}_seconds": max(large, default=None),
     }
-    for peer in PEERS:
+    for peer in NAMES:
         ratios = [
             ratio
             for row in programs
@@ -67,7 +84,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def shown(row: Mapping[str, Any]) -> list[Any]:
     """A row of the printed table."""
-    there = [row.get("peers", {}).get(peer, {"status": None}) for peer in PEERS]
+    there = [row.get("peers", {}).get(peer, {"status": None}) for peer in NAMES]
     return [
         row["program"],
         row["search"]["funcs"],
@@ -82,9 +99,14 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"  # one core; set before NumPy is imported
     names = [*common.PROGRAMS, *LARGE]
-    args = common.arguments(__doc__.splitlines()[0], names).parse_args()
+    parser = common.arguments(__doc__.splitlines()[0], names)
+    parser.add_argument(
+        "--kept-peers", action="store_true", help="start no searches of the autoschedulers"
+    )
+    args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_learned_search", args.fresh)
-    peer_pieces = common.Pieces(args.work, "peers", args.fresh, ours=False)
+    kind = Kept if args.kept_peers else common.Pieces
+    peer_pieces = kind(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, names):
         row: dict[str, Any] = {
@@ -97,7 +119,7 @@ def main() -> None:
         print(f"{name}: {row['search']['cpu_seconds']:.2f} s", flush=True)
     print()
     common.print_table(
-        ["CPU seconds", "Funcs", "learned", *PEERS, "peak MB"], [shown(row) for row in rows]
+        ["CPU seconds", "Funcs", "learned", *NAMES, "peak MB"], [shown(row) for row in rows]
     )
     common.write(args, "halide_learned_search", rows, summary(rows), gpu=halide_search.GPU)
 

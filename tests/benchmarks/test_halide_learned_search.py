@@ -39,6 +39,14 @@ def test_the_summary_has_large_pipelines_apart():
     assert found["vs_anderson2021"] == pytest.approx(1 / 4)
 
 
+def test_peers_that_no_run_kept_are_not_started(tmp_path):
+    found = halide_learned_search.peers("blur", halide_learned_search.Kept(tmp_path, "x", False))
+    assert set(found) == {"Adams2019", "Anderson2021"}
+    assert {peer["status"] for peer in found.values()} == {"not measured"}
+    rows = [row("blur", 1.0, *found.values())]
+    assert halide_learned_search.summary(rows)["vs_adams2019_programs"] == 0
+
+
 def test_a_search_is_the_learned_schedulers(tmp_path, monkeypatch):
     monkeypatch.setattr(halide_search, "REPEATS", 1)
     found = halide_learned_search.search("blur", argparse.Namespace(work=tmp_path))
