@@ -81,8 +81,9 @@ def search(
     *,
     scheduler: str = "analytic",
     program: Any = None,
+    repeats: int | None = None,
 ) -> dict[str, Any]:
-    """One program's search, several times; the median of the times.
+    """One program's search, `REPEATS` times by default; the median of the times.
 
     `program` is the unscheduled pipeline, by default the example called `name`.
     """
@@ -98,7 +99,7 @@ def search(
         "scheduler": scheduler,
     }
     runs = []
-    for _ in range(REPEATS):
+    for _ in range(REPEATS if repeats is None else repeats):
         done = subprocess.run(
             [sys.executable, __file__, "--child", json.dumps(request)],
             capture_output=True,
