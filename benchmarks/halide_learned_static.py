@@ -23,6 +23,7 @@ seconds. A schedule of ours without published features counts as a failure.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -36,6 +37,7 @@ from typing import Any
 import common
 import halide_cuda_static
 import halide_features
+import halide_learned_search
 
 GPU = halide_cuda_static.GPU
 PEER = halide_cuda_static.PEER
@@ -67,7 +69,7 @@ def ours(name: str) -> dict[str, Any]:
     """In a process of its own: the costs of our schedules, and the CPU seconds of each search."""
     import tilewright.halide.schedulers.analytic.gpu.scheduler  # noqa: F401 (imports are not timed)
     from tilewright.halide.schedulers.registry import plan
-    from tilewright.halide.search.published_model import preferred
+    from tilewright.halide.search.published_model import preferred, ranked
 
     task = task_of(name)
     model = model_of(task)
@@ -80,10 +82,10 @@ def ours(name: str) -> dict[str, Any]:
 
     began = time.process_time()
     note("oneshot", began, model.rated(plan(task)[0].schedule).milliseconds)
-    for kind, starts in (("plans", 0), ("tuned", None)):
-        began = time.process_time()
-        options = {} if starts is None else {"starts": starts}
-        note(kind, began, preferred(model_of(task), **options).milliseconds)
+    began = time.process_time()
+    among = ranked(model)
+    note("plans", began, among[0].milliseconds)
+    note("tuned", began, preferred(model, among=among).milliseconds)
     return found
 
 
@@ -105,14 +107,18 @@ def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict
     from tilewright.halide.execution.session import make_inputs
 
     task = task_of(name)
-    peer = common.peer_schedules(peer_pieces, task, make_inputs(task.algorithm), only=(PEER,))[PEER]
     run = partial(halide_cuda_static.child, "ours", name, script=__file__)
-    return {
+    row = {
         "program": name,
         "held_out": name not in common.PROGRAMS,
         "ours": pieces.get(name, run),
-        "plugin": rated(name, dataclasses.asdict(peer)),
+        "plugin": {"status": "not measured"},
     }
+    with contextlib.suppress(LookupError):
+        inputs = make_inputs(task.algorithm)
+        peer = common.peer_schedules(peer_pieces, task, inputs, only=(PEER,))[PEER]
+        row["plugin"] = rated(name, dataclasses.asdict(peer))
+    return row
 
 
 def compared(rows: Sequence[dict[str, Any]], kind: str, key: str) -> list[float]:
@@ -160,9 +166,12 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(ours(sys.argv[3])))
         return
-    args = common.arguments(__doc__.splitlines()[0], halide_features.PROGRAMS).parse_args()
+    parser = common.arguments(__doc__.splitlines()[0], halide_features.PROGRAMS)
+    parser.add_argument("--kept-peers", action="store_true", help="start no searches of the plugin")
+    args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_learned_static", args.fresh)
-    peer_pieces = common.Pieces(args.work, "peers", args.fresh, ours=False)
+    kind = halide_learned_search.Kept if args.kept_peers else common.Pieces
+    peer_pieces = kind(args.work, "peers", args.fresh, ours=False)
     rows = []
     for name in common.chosen(args, halide_features.PROGRAMS):
         row = row_of(name, pieces, peer_pieces)

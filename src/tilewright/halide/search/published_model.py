@@ -44,10 +44,14 @@ MOST_KNOBS = 12
 
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """A schedule for the estimated sizes, and the network's prediction in milliseconds."""
+    """A schedule for the estimated sizes, and the network's prediction in milliseconds.
+
+    `planned` is the plan that the schedule is of, or from which its factors were tuned.
+    """
 
     schedule: Schedule
     milliseconds: float
+    planned: PlannedSchedule | None = None
 
 
 @dataclass(eq=False)
@@ -87,13 +91,24 @@ class PublishedGpuModel:
             self._known[schedule] = float(cost[0])
         return self._known[schedule]
 
-    def rated(self, schedule: Schedule) -> Rated:
+    def rated(self, schedule: Schedule, planned: PlannedSchedule | None = None) -> Rated:
         """Return a schedule with its prediction, infinite if it has no published features."""
         try:
             found = self.milliseconds(schedule)
         except UNKNOWN:
             found = math.inf
-        return Rated(schedule, found if math.isfinite(found) else math.inf)
+        return Rated(schedule, found if math.isfinite(found) else math.inf, planned)
+
+
+def ranked(model: PublishedGpuModel, plans: int = PLANS) -> list[Rated]:
+    """Return up to `plans` plans of each fusion mode, those that the network likes best first."""
+    task = replace(model.task, exact_sizes=True)
+    planned: dict[Schedule, PlannedSchedule] = {}
+    for fusion in get_args(Fusion):
+        for each in plan(task, k=plans, fusion=fusion):
+            planned.setdefault(exact_size(each.schedule), each)
+    found = [model.rated(schedule, each) for schedule, each in planned.items()]
+    return sorted(found, key=lambda rated: rated.milliseconds)
 
 
 def preferred(
@@ -102,6 +117,7 @@ def preferred(
     plans: int = PLANS,
     starts: int = STARTS,
     predictions: int = PREDICTIONS,
+    among: Sequence[Rated] | None = None,
 ) -> Rated:
     """Return the plan, or the plan with tuned factors, that the network likes best.
 
@@ -110,19 +126,15 @@ def preferred(
         plans: the number of plans per fusion mode.
         starts: the number of structures whose factors are tuned; 0 for none.
         predictions: the number of predictions per structure.
+        among: the plans, best first, by default `ranked`.
     """
-    task = replace(model.task, exact_sizes=True)
-    planned: dict[Schedule, PlannedSchedule] = {}
-    for fusion in get_args(Fusion):
-        for each in plan(task, k=plans, fusion=fusion):
-            planned.setdefault(exact_size(each.schedule), each)
-    ranked = sorted(map(model.rated, planned), key=lambda rated: rated.milliseconds)
-    found = [ranked[0]]
+    among = ranked(model, plans) if among is None else among
+    found = [among[0]]
     seen: list[Schedule] = []
-    for rated in ranked:
-        if structure(rated.schedule) not in seen and len(seen) < starts:
+    for rated in among:
+        if structure(rated.schedule) not in seen and len(seen) < starts and rated.planned:
             seen.append(structure(rated.schedule))
-            knobs = find_knobs([planned[rated.schedule]], task.algorithm, MOST_KNOBS)
+            knobs = find_knobs([rated.planned], model.task.algorithm, MOST_KNOBS)
             found.append(_tuned(model, rated, knobs, predictions))
     return min(found, key=lambda rated: rated.milliseconds)
 
@@ -148,7 +160,7 @@ def _tuned(model: PublishedGpuModel, start: Rated, knobs: Knobs, predictions: in
                 schedule = turned(start.schedule, knobs, trial)
                 if why_illegal(schedule, model.task):
                     continue
-                rated = model.rated(schedule)
+                rated = model.rated(schedule, start.planned)
                 if rated.milliseconds < best.milliseconds:
                     best, now, improved = rated, trial, True
     return best
