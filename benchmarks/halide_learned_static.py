@@ -18,7 +18,8 @@ schedules of ours are rated:
 Each is a geometric mean, over the programs for which the plugin found a schedule, of our cost
 over the plugin's; ``_low`` and ``_high`` are its 95% bootstrap interval over programs, and
 ``_held_out`` is the mean over ``strangers/`` alone. ``search_ratio`` keys are the same for CPU
-seconds. A schedule of ours without published features counts as a failure.
+seconds. A schedule of ours without published features counts as a failure; where the plugin has no
+schedule, ours are not rated.
 """
 
 from __future__ import annotations
@@ -111,13 +112,15 @@ def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict
     row = {
         "program": name,
         "held_out": name not in common.PROGRAMS,
-        "ours": pieces.get(name, run),
+        "ours": {},
         "plugin": {"status": "not measured"},
     }
     with contextlib.suppress(LookupError):
         inputs = make_inputs(task.algorithm)
         peer = common.peer_schedules(peer_pieces, task, inputs, only=(PEER,))[PEER]
         row["plugin"] = rated(name, dataclasses.asdict(peer))
+    if "milliseconds" in row["plugin"]:
+        row["ours"] = pieces.get(name, run)
     return row
 
 
@@ -137,7 +140,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
     from tilewright.measure.statistics import bootstrap_interval
 
-    own = [row["ours"] for row in rows]
+    own = [row["ours"] for row in rows if "milliseconds" in row["plugin"]]
     lacking = [o for o in own for kind in KINDS if not o.get(kind, {}).get("milliseconds")]
     found: dict[str, Any] = {
         "programs": len(rows),
