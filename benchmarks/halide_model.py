@@ -148,7 +148,7 @@ class Labels:
         """A model of some labels: of the analytic time, or of the roofline alone."""
         from tilewright.halide.schedulers.learned.cost_model import fitted
         from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
-        from tilewright.halide.schedulers.learned.features import NAMES
+        from tilewright.halide.schedulers.learned.part_features import NAMES
 
         names = NAMES if array else PRIOR_NAMES
         base = self.roofline if array else self.prior

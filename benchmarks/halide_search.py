@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ def searching(request: dict[str, Any]) -> dict[str, Any]:
     from tilewright.halide.schedulers.task import make_task
     from tilewright.machines import detect_cpu, gpu
 
+    search: Any = plan
+    if request["scheduler"] == "learned":
+        from tilewright.halide.schedulers.learned.scheduler import plan_learned as search
     if request["machine"] is None:
         import tilewright.halide.schedulers.analytic.cpu.scheduler
 
@@ -48,14 +52,16 @@ def searching(request: dict[str, Any]) -> dict[str, Any]:
     imported = peak_mb()
     began, wall = time.process_time(), time.perf_counter()
     task = make_task(serialized, machine=machine, estimates=request["estimates"])
-    planned = plan(task)
+    planned = search(task)
     to_json(planned[0].schedule)
     return {
         "cpu_seconds": time.process_time() - began,
         "wall_seconds": time.perf_counter() - wall,
         "peak_mb": peak_mb(),
         "imports_mb": imported,
+        "funcs": len(task.algorithm.funcs),
         "groups": len(planned[0].groups),
+        "notes": list(planned[0].notes),
     }
 
 
@@ -68,20 +74,32 @@ def peak_mb() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def search(name: str, machine: str | None, work: Path) -> dict[str, Any]:
-    """One program's search, several times; the median of the times."""
+def search(
+    name: str,
+    machine: str | None,
+    work: Path,
+    *,
+    scheduler: str = "analytic",
+    program: Any = None,
+    repeats: int | None = None,
+) -> dict[str, Any]:
+    """One program's search, `REPEATS` times by default; the median of the times.
+
+    `program` is the unscheduled pipeline, by default the example called `name`.
+    """
     from tilewright.halide.frontend.source import load
 
-    algorithm = load(common.build(name))
+    algorithm = load(common.build(name) if program is None else program)
     pipeline = work / f"{name}.hlpipe"
     pipeline.write_bytes(algorithm.serialized)
     request = {
         "pipeline": str(pipeline),
         "machine": machine,
         "estimates": estimates(algorithm),
+        "scheduler": scheduler,
     }
     runs = []
-    for _ in range(REPEATS):
+    for _ in range(REPEATS if repeats is None else repeats):
         done = subprocess.run(
             [sys.executable, __file__, "--child", json.dumps(request)],
             capture_output=True,
@@ -95,7 +113,9 @@ def search(name: str, machine: str | None, work: Path) -> dict[str, Any]:
         "cpu_seconds_all": [run["cpu_seconds"] for run in runs],
         "peak_mb": max(run["peak_mb"] for run in runs),
         "imports_mb": runs[0]["imports_mb"],
+        "funcs": runs[0]["funcs"],
         "groups": runs[0]["groups"],
+        "notes": runs[0]["notes"],
     }
 
 
@@ -110,13 +130,19 @@ def estimates(algorithm: Any) -> dict[str, Any]:
     return found
 
 
-def peers(name: str, target: str, machine: str | None, pieces: common.Pieces) -> dict[str, Any]:
-    """The CPU seconds and memory of Halide's autoschedulers."""
+def peers(
+    name: str,
+    target: str,
+    machine: str | None,
+    pieces: common.Pieces,
+    only: Container[str] | None = None,
+) -> dict[str, Any]:
+    """The CPU seconds and memory of Halide's autoschedulers, or of those in `only`."""
     from tilewright.halide.execution.session import make_inputs
     from tilewright.halide.schedulers.task import make_task
 
     task = make_task(common.build(name), target=target, machine=machine, name=name)
-    found = common.peer_schedules(pieces, task, make_inputs(task.algorithm))
+    found = common.peer_schedules(pieces, task, make_inputs(task.algorithm), only=only)
     return {
         peer: {
             "status": s.status,
@@ -190,12 +216,15 @@ def ratios(rows: list[dict[str, Any]], device: str, peer: str) -> list[float]:
     """Ours over theirs where the peer finished, or ran out of time: that counts in full."""
     found = []
     for row in rows:
-        other = row[f"{device}_peers"][peer]
-        if other["status"] == "timeout":
-            found.append(row[device]["cpu_seconds"] / CPU_LIMIT)
-        elif other["status"] == "ok":
-            found.append(row[device]["cpu_seconds"] / max(other["cpu_seconds"], 1e-3))
+        found += ratio(row[device]["cpu_seconds"], row[f"{device}_peers"][peer])
     return found
+
+
+def ratio(ours: float, peer: dict[str, Any]) -> list[float]:
+    """Our CPU seconds over a peer's, which count as the limit if it ran out of time; or nothing."""
+    if peer["status"] == "timeout":
+        return [ours / CPU_LIMIT]
+    return [ours / max(peer["cpu_seconds"], 1e-3)] if peer["status"] == "ok" else []
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -123,6 +123,20 @@ GOALS = {
         "search_max_seconds": "<= 10",
         "search_median_seconds": "<= 2",
     },
+    "halide_learned_search": {
+        "max_seconds": "<= 10",
+        "median_seconds": "<= 2",
+        "vs_adams2019": "<= 0.1",
+        "vs_anderson2021": "<= 0.1",
+        "max_memory_mb": "<= 800",
+        "stages_300_seconds": "<= 30",
+    },
+    "halide_learned_static": {
+        "failures": "<= 0",
+        "released_model_score": "<= 0.9",
+        "released_model_score_tuned": "<= 0.9",
+        "search_ratio": "<= 0.1",
+    },
     "prediction_peers": {
         "vs_gp": ">= 1.1",
         "auto_vs_best_of_peers": ">= 1.0",

@@ -15,6 +15,8 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.learned import random_pipelines
+from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search.one_shot import plan_checked
 from tilewright.measure import forked
@@ -165,3 +167,11 @@ def test_a_loop_over_clamped_coordinates_is_not_unrolled(monkeypatch):
 def test_sums_at_clamped_coordinates_are_not_kept_in_registers():
     planned = plan_checked(make_task(clamped(1024), target="cuda", machine="a100"))[0]
     assert not [note for note in planned.notes if "refused" in note or "Left out" in note]
+
+
+def test_members_stay_out_of_threads_if_no_tile_bounds_their_registers():
+    # A chain of arg-min, channels and pyramids, of which no tile with several points is left.
+    program = random_pipelines.build(random_pipelines.random_pipeline(1165), limited=True)
+    (planned,) = plan(make_task(program, target="cuda", machine="a100"))
+    assert not any(MODEL_FAILED in note for note in planned.notes)
+    assert planned.groups

@@ -17,7 +17,7 @@ from tilewright.halide.schedulers.learned.cost_model import (
     LearnedModel,
 )
 from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
-from tilewright.halide.schedulers.learned.features import NAMES
+from tilewright.halide.schedulers.learned.part_features import NAMES
 from tilewright.halide.schedulers.learned.sampling import seeds
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import plan

@@ -7,7 +7,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.schedulers.learned import cost_model
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, fitted, from_json, shipped
 from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
-from tilewright.halide.schedulers.learned.features import NAMES
+from tilewright.halide.schedulers.learned.part_features import NAMES
 
 rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(300, 4))

@@ -10,7 +10,8 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.ir.schedule import ROOT, Split
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.learned import moves
-from tilewright.halide.schedulers.learned.features import NAMES, features
+from tilewright.halide.schedulers.learned.features import features
+from tilewright.halide.schedulers.learned.part_features import NAMES
 from tilewright.halide.schedulers.prediction import schedule_nest
 
 FACTORS = (2, 4, 8, 16)

@@ -19,6 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.halide.analysis.linear_forms import Linear as Linear
+from tilewright.halide.analysis.linear_forms import Linearizer as Linearizer
+from tilewright.halide.analysis.linear_forms import atom_key
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -54,16 +57,6 @@ EVERYTHING = Interval(-math.inf, math.inf)
 STRICT = "strict_"
 _ROUNDING = ("floor", "ceil", "round", "trunc")
 _BITWISE = frozenset(["shift_right", "shift_left", "bitwise_and"])
-_TRANSPARENT = frozenset(
-    [
-        "likely",
-        "likely_if_innermost",
-        "promise_clamped",
-        "unsafe_promise_clamped",
-        "strict_float",
-        "return_second",
-    ]
-)
 
 
 def union(a: Interval, b: Interval) -> Interval:
@@ -109,92 +102,6 @@ def type_range(t: Type) -> Interval:
     return EVERYTHING
 
 
-# --- linear forms -------------------------------------------------------------------------
-
-
-class Linear(NamedTuple):
-    """A constant plus integer multiples of atoms (variables or nonlinear subexpressions)."""
-
-    terms: tuple[tuple[Expr, float], ...]
-    const: float
-
-    @property
-    def affine(self) -> bool:
-        """Whether every atom is a loop variable."""
-        return all(isinstance(atom, Variable) for atom, _ in self.terms)
-
-
-class Linearizer:
-    """Convert integer expressions to linear forms, with known scalar parameters substituted.
-
-    Variables with the same name are one atom. Results are cached per expression node.
-    """
-
-    def __init__(self, scalars: Mapping[str, float]) -> None:
-        self._scalars = scalars
-        self._known: dict[int, tuple[Expr, Linear]] = {}
-
-    def values(self, symbols: Iterable[str]) -> tuple[float | None, ...]:
-        """Return the substituted value of each of these scalar parameters; None if unknown."""
-        return tuple(map(self._scalars.get, symbols))
-
-    def __call__(self, expr: Expr) -> Linear:
-        """Return the linear form of `expr`."""
-        found = self._known.get(id(expr))
-        if found is None:
-            found = (expr, self._compute(expr))
-            self._known[id(expr)] = found
-        return found[1]
-
-    def _compute(self, e: Expr) -> Linear:
-        if isinstance(e, Const):
-            return Linear((), float(e.value)) if not isinstance(e.value, str) else _atom(e)
-        if isinstance(e, Variable):
-            value = self._scalars.get(e.name) if e.kind == "param" else None
-            return _atom(e) if value is None else Linear((), float(value))
-        if isinstance(e, Call):
-            if e.kind == "intrinsic" and e.name in _TRANSPARENT:
-                return self(e.args[-1] if e.name == "return_second" else e.args[0])
-            return _atom(e)
-        return self._of_operator(e)
-
-    def _of_operator(self, e: Op) -> Linear:
-        """Convert sums, products with a constant and widening casts; others become atoms."""
-        if e.name in ("add", "sub"):
-            sign = 1.0 if e.name == "add" else -1.0
-            return _combine(self(e.args[0]), self(e.args[1]), sign)
-        if e.name == "mul":
-            a, b = self(e.args[0]), self(e.args[1])
-            if not a.terms:
-                a, b = b, a
-            if not b.terms:
-                terms = tuple((atom, c * b.const) for atom, c in a.terms if c * b.const != 0)
-                return Linear(terms, a.const * b.const)
-        if e.name == "cast" and e.type.code == "int" and e.type.bits >= 32:
-            source = e.args[0].type
-            if source.code == "int" and source.bits <= e.type.bits:
-                return self(e.args[0])
-        return _atom(e)
-
-
-def _atom(e: Expr) -> Linear:
-    return Linear(((e, 1.0),), 0.0)
-
-
-def _key(atom: Expr) -> object:
-    return atom.name if isinstance(atom, Variable) else id(atom)
-
-
-def _combine(a: Linear, b: Linear, sign: float) -> Linear:
-    terms = {_key(atom): (atom, c) for atom, c in a.terms}
-    for atom, c in b.terms:
-        key = _key(atom)
-        before = terms[key][1] if key in terms else 0.0
-        terms[key] = (atom, before + sign * c)
-    kept = tuple((atom, c) for atom, c in terms.values() if c != 0)
-    return Linear(kept, a.const + sign * b.const)
-
-
 # --- interval arithmetic ------------------------------------------------------------------
 
 
@@ -208,6 +115,8 @@ class Bounder:
 
     linear: Linearizer
     values: Mapping[str, Interval] = field(default_factory=dict)
+    # The ranges of atoms that depend on no variable.
+    _ranges: dict[int, tuple[Expr, Interval]] = field(default_factory=dict)
 
     def bound(self, expr: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
         """Return the interval of `expr` when each variable ranges over `env`."""
@@ -223,7 +132,7 @@ class Bounder:
             else:
                 found = memo.get(id(atom))
                 if found is None:
-                    found = memo[id(atom)] = self._of_atom(atom, env, memo)
+                    found = memo[id(atom)] = self._atom(atom, env, memo)
                 inside = found
             if c == 1.0:
                 lo, hi = lo + inside.lo, hi + inside.hi
@@ -232,6 +141,15 @@ class Bounder:
             else:
                 lo, hi = lo + c * inside.hi, hi + c * inside.lo
         return Interval(lo, hi)
+
+    def _atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
+        known = self._ranges.get(id(e))
+        if known is None:
+            found = self._of_atom(e, env, memo)
+            if self.linear.constant(e):
+                self._ranges[id(e)] = (e, found)
+            return found
+        return known[1]
 
     def _of_atom(self, e: Expr, env: Env, memo: dict[int, Interval]) -> Interval:
         if isinstance(e, Call):
@@ -456,7 +374,7 @@ def accesses_of(calls: Iterable[Call], linear: Linearizer) -> tuple[Access, ...]
             merged: dict[tuple[tuple[object, float], ...], tuple[Linear, float, float]] = {}
             for call in group:
                 form = linear(call.args[d])
-                key = tuple(sorted(((_key(a), c) for a, c in form.terms), key=repr))
+                key = tuple(sorted(((atom_key(a), c) for a, c in form.terms), key=repr))
                 known = merged.get(key)
                 if known is None:
                     merged[key] = (form, form.const, form.const)

@@ -7,7 +7,7 @@ of a consumer have the loop at which a Func is computed, the Func is produced in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tilewright.halide.analysis.inlining import View
@@ -96,12 +96,18 @@ class NestStructure:
     Args:
         view: The algorithm with the schedule's clones, as the schedule inlines it.
         schedule: The schedule.
+        known: Nests of single Funcs, kept for other schedules of the same algorithm.
 
     Raises:
         ScheduleError: A level names a loop that does not enclose every use.
     """
 
-    def __init__(self, view: View, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        view: View,
+        schedule: Schedule,
+        known: dict[Hashable, tuple[StageNest, ...]] | None = None,
+    ) -> None:
         self.view = view
         self.schedule = schedule
         algorithm = view.algorithm
@@ -117,7 +123,7 @@ class NestStructure:
         self.stages: dict[StageKey, StageNest] = {}
         self._of: dict[int, tuple[StageNest, ...]] = {}
         for i in self.entries:
-            self._of[i] = self._stages(i)
+            self._of[i] = self._stages(i) if known is None else self._found(i, known)
             for nest in self._of[i]:
                 self.stages[nest.key] = nest
                 for read in sorted(nest.reads - {i}):
@@ -144,6 +150,14 @@ class NestStructure:
         yield from walk(self.root, ())
 
     # --- stages ---------------------------------------------------------------------------
+
+    def _found(self, i: int, known: dict[Hashable, tuple[StageNest, ...]]) -> tuple[StageNest, ...]:
+        """Return the nests of a Func, which depend on its schedule and what is inlined into it."""
+        name = self.view.algorithm.funcs[i].name
+        key = i, self._places[i], self.entries[i], self.view.absorbed(name)
+        if key not in known:
+            known[key] = self._stages(i)
+        return known[key]
 
     def _stages(self, i: int) -> tuple[StageNest, ...]:
         func = self.view.algorithm.funcs[i]

@@ -63,28 +63,13 @@ class Walk:
     ) -> Allocation:
         structure = self.nest.structure
         entry = structure.entries[i]
-        box, extents = self.storage(i, seen.found[name])
+        box, extents = storage(self.nest, i, seen.found[name])
         size: Bound = float(self.nest.analysis.view.algorithm.funcs[i].bytes)
         for extent in extents:
             size = size * extent
         within = any(_slides(structure.entries[stage[0]]) for stage, _ in path)
         slides = within or _slides(entry) or name in seen.sliding
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
-
-    def storage(self, i: int, touched: Box) -> tuple[Box, tuple[Bound, ...]]:
-        """Return the box allocated for the touched part of a Func, and its extents in memory."""
-        entry = self.nest.structure.entries[i]
-        func = self.nest.analysis.view.algorithm.funcs[i]
-        box = self.nest.widened(i, _bounded_storage(func.bounds, func.args, touched))
-        order = entry.storage_order or tuple(range(len(box)))
-        extents = [box[d].extent for d in order]
-        for dim in entry.storage:
-            at = order.index(dim.dimension)
-            limit = float(dim.fold or dim.bound)
-            extents[at] = limit if limit else _padded(extents[at], dim.align)
-        if entry.align_storage > 1:
-            extents[0] = _padded(extents[0], entry.align_storage)
-        return box, tuple(extents)
 
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
@@ -212,8 +197,25 @@ class Touched:
         for name in stage.variables:
             extent = ranges[name].extent
             before = self._extents.setdefault((id(stage), name), extent)
-            found |= bool(np.any(before != extent))
+            differs = before != extent
+            found |= differs if isinstance(differs, bool) else bool(np.any(differs))
         return found
+
+
+def storage(nest: ScheduledNest, i: int, touched: Box) -> tuple[Box, tuple[Bound, ...]]:
+    """Return the box allocated for the touched part of a Func, and its extents in memory."""
+    entry = nest.structure.entries[i]
+    func = nest.analysis.view.algorithm.funcs[i]
+    box = nest.widened(i, _bounded_storage(func.bounds, func.args, touched))
+    order = entry.storage_order or tuple(range(len(box)))
+    extents = [box[d].extent for d in order]
+    for dim in entry.storage:
+        at = order.index(dim.dimension)
+        limit = float(dim.fold or dim.bound)
+        extents[at] = limit if limit else _padded(extents[at], dim.align)
+    if entry.align_storage > 1:
+        extents[0] = _padded(extents[0], entry.align_storage)
+    return box, tuple(extents)
 
 
 def _slides(entry: FuncSchedule) -> bool:

@@ -42,11 +42,12 @@ from tilewright.halide.analysis.loop_ranges import (
     values,
     where,
 )
-from tilewright.halide.analysis.lowering_bounds import LoweringBounder, touched_at_most
+from tilewright.halide.analysis.lowering_bounds import touched_at_most
 from tilewright.halide.analysis.nest_hull import Hull
 from tilewright.halide.analysis.nest_parts import (
     Allocation,
     Boxes,
+    Context,
     Corner,
     LoopSize,
     Required,
@@ -54,11 +55,12 @@ from tilewright.halide.analysis.nest_parts import (
 from tilewright.halide.analysis.nest_structure import (
     Body,
     NestStructure,
+    Production,
     StageKey,
     StageNest,
     pure_everywhere,
 )
-from tilewright.halide.analysis.nest_walk import Touched, Walk
+from tilewright.halide.analysis.nest_walk import Touched, Walk, storage
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
@@ -66,6 +68,7 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
 
 Factors = Mapping[tuple[int, int, int], Bound]
+Path = tuple[tuple[StageKey, str], ...]
 # The exceptions of a `ScheduledNest` whose sizes cannot be computed: the inlined expressions are
 # too large, the reads of an extern stage are unknown, or Funcs are computed in too many places.
 UNKNOWN = (TooLarge, KeyError, ScheduleError)
@@ -102,12 +105,14 @@ class ScheduledNest:
     ) -> None:
         self.only = only
         self._whole = whole
+        self._limited: dict[frozenset[int], ScheduledNest] = {}
+        self._touched: dict[tuple[Path, StageKey, str, int], dict[str, Box]] = {}
         self.analysis = analysis
         self.schedule = schedule
         self.structure = structure or NestStructure(analysis.view, schedule)
         self.at = at
         self.factors = factors or {}
-        self.bounder = LoweringBounder(analysis.bounder.linear, analysis.bounder.values)
+        self.bounder = analysis.lowering
         self._changes = {
             key: sized(nest.splits, _own(factors or {}, nest), nest.known)
             for key, nest in self.structure.stages.items()
@@ -128,8 +133,24 @@ class ScheduledNest:
             return self
         other = copy.copy(self)
         other.at = at
-        other.__dict__.pop("_walked", None)
+        other._forget()
         return other
+
+    def _forget(self) -> None:
+        """Drop the results that depend on `at` and `only`."""
+        self.__dict__.pop("_walked", None)
+        self._limited = {}
+        self._touched = {}
+
+    def limited(self, only: frozenset[int]) -> ScheduledNest:
+        """Return the same nest with `loops` and `allocations` of these trees only (see `only`)."""
+        if only not in self._limited:
+            self.whole  # noqa: B018 (computed once for all)
+            other = copy.copy(self)
+            other._forget()
+            other.only = only
+            self._limited[only] = other
+        return self._limited[only]
 
     @cached_property
     def apart(self) -> ScheduledNest:
@@ -137,6 +158,7 @@ class ScheduledNest:
         other = copy.copy(self)
         other.bounder = replace(self.bounder, apart=True)
         other._whole = None
+        other._limited, other._touched = {}, {}
         return other
 
     def of_size(self, output_boxes: Mapping[str, Box]) -> ScheduledNest:
@@ -166,13 +188,27 @@ class ScheduledNest:
         """Return upper bounds of the allocated extents, innermost first (see `nest_hull`)."""
         found = Hull(self, allocation.context).found
         name = self.structure.names[allocation.func]
-        return self._walked.storage(allocation.func, union_boxes(found.get(name), allocation.box))[
-            1
-        ]
+        return storage(self, allocation.func, union_boxes(found.get(name), allocation.box))[1]
 
     def touched_in(self, loop: LoopSize) -> dict[str, Box]:
         """Return the boxes of all Funcs and inputs that one iteration of `loop` loads or stores."""
-        return Touched(self, loop.context).found
+        key = loop.path, loop.stage, loop.name, loop.context.depth
+        found = self._touched.get(key)
+        if found is None:
+            found = self._touched[key] = Touched(self, loop.context).found
+        return found
+
+    def touched_by(self, production: Production) -> dict[str, Box]:
+        """Return the boxes of all Funcs and inputs that a Func at root loads or stores."""
+        body = Body(productions=[production])
+        return Touched(self, Context(self.whole, body)).found
+
+    def stored_bytes(self, func: int, box: Box) -> Bound:
+        """Return the bytes of the allocation of a Func of which `box` is touched."""
+        size: Bound = float(self.analysis.view.algorithm.funcs[func].bytes)
+        for extent in storage(self, func, box)[1]:
+            size = size * extent
+        return size
 
     # --- required boxes -------------------------------------------------------------------
 
@@ -193,16 +229,24 @@ class ScheduledNest:
         """
         found = dict(boxes)
         reads: dict[StageKey, dict[str, Box]] = {}
+        # An earlier stage of a Func has the readers of the later ones, and more.
+        unions: dict[int, Box | None] = {}
+        counted: dict[int, set[StageKey]] = {}
         for key, readers in body.defines:
-            box: Box | None = None
-            if producing is None and key[0] in self.structure.outputs:
+            box = unions.get(key[0])
+            if key[0] not in unions and producing is None and key[0] in self.structure.outputs:
                 box = self.analysis.output_boxes[self.structure.names[key[0]]]
+            done = counted.setdefault(key[0], set())
             for reader in readers:
+                if reader in done:
+                    continue
+                done.add(reader)
                 if reader not in reads:
                     reads[reader] = self.required_by(reader, found[reader])
                 part = reads[reader].get(self.structure.names[key[0]])
                 if part is not None:
                     box = union_boxes(box, part)
+            unions[key[0]] = box
             if box is None:
                 continue
             nest = self.structure.stages[key]
@@ -376,7 +420,7 @@ class ScheduledNest:
         now = self.values(nest, ranges, fixed)
         env = {name: now.loads[canonical] for canonical, name in nest.variables.items()}
         found = self.reads(nest.key, env, named(nest, now.still))
-        if np.any(now.idle):
+        if now.idle is not False and np.any(now.idle):
             nothing = Interval(math.inf, -math.inf)
             for name, box in found.items():
                 found[name] = tuple(

@@ -28,7 +28,7 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
 from tilewright.halide.analysis.loop_ranges import larger, smaller, where
 from tilewright.halide.analysis.nest_parts import Allocation
-from tilewright.halide.analysis.nest_walk import Walk
+from tilewright.halide.analysis.nest_walk import storage
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 
 # The largest extent that Halide folds to, in elements (``AttemptStorageFoldingOfFunction``).
@@ -71,7 +71,7 @@ def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> 
         Interval(part.lo, part.lo + extent - 1.0)
         for part, extent in zip(item.box, found, strict=True)
     )
-    return Walk(nest).storage(item.func, box)[1]
+    return storage(nest, item.func, box)[1]
 
 
 def _same(nest: ScheduledNest, item: Allocation) -> list[Allocation]:

@@ -87,15 +87,29 @@ def _free(expr: Expr) -> frozenset[str]:
     return dependences([expr])[id(expr)][0]
 
 
-def divisors_of(args: Sequence[Expr], slopes: Slopes) -> dict[str, int]:
+def divisors_of(
+    args: Sequence[Expr], slopes: Slopes, known: dict[int, dict[str, int]] | None = None
+) -> dict[str, int]:
     """Return, per loop, the period after which divisions in an address repeat, if not 1.
 
     The period of ``(a * x + b) // d`` and of ``(a * x + b) % d`` is ``d / gcd(a, d)``: 8 for
     ``x // 8``, ``x % 8`` and ``(3 * x + 1) // 8``, and 4 for ``2 * x // 8``. Several divisions have
-    the least common multiple of their periods.
+    the least common multiple of their periods. `known` keeps the results of single arguments, by
+    identity.
     """
+    known = {} if known is None else known
     divisors: dict[str, int] = {}
-    for node in walk(*args):
+    for arg in args:
+        if id(arg) not in known:
+            known[id(arg)] = _divisors(arg, slopes)
+        for name, divisor in known[id(arg)].items():
+            divisors[name] = math.lcm(divisor, divisors.get(name, 1))
+    return {name: divisor for name, divisor in divisors.items() if divisor > 1}
+
+
+def _divisors(arg: Expr, slopes: Slopes) -> dict[str, int]:
+    divisors: dict[str, int] = {}
+    for node in walk(arg):
         if not isinstance(node, Op) or node.name not in ("div", "mod"):
             continue
         number, by = node.args
@@ -104,4 +118,4 @@ def divisors_of(args: Sequence[Expr], slopes: Slopes) -> dict[str, int]:
                 if isinstance(atom, Variable) and float(step).is_integer():
                     divisor = by.value // math.gcd(by.value, int(step))
                     divisors[atom.name] = math.lcm(divisor, divisors.get(atom.name, 1))
-    return {name: divisor for name, divisor in divisors.items() if divisor > 1}
+    return divisors

@@ -40,6 +40,7 @@ from tilewright.halide.analysis.bounds import (
 )
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
+from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
@@ -177,6 +178,8 @@ def _summary(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> St
 def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
     roots = [*stage.values, *stage.predicates]
     depends = dependences([*roots, *stage.args])
+    clamps = _clamps([*roots, *stage.args], depends)
+    divisors: dict[int, dict[str, int]] = {}
     ops: Counter[tuple[str, Type, frozenset[str], bool]] = Counter()
     loads: dict[object, Load] = {}
     seen: set[int] = set()
@@ -188,7 +191,18 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
             continue
         seen.add(id(node))
         if isinstance(node, Call) and node.kind in ("func", "image"):
-            _note_load(node, slopes, depends, loads)
+            clamped = frozenset[str]().union(*(clamps[id(a)] for a in node.args))
+            key = (node.name, node.value_index, *(id(a) for a in node.args))
+            if key not in loads:
+                loads[key] = Load(
+                    node.name,
+                    node.kind,
+                    node.type,
+                    strides_of(node.args, slopes, depends),
+                    any(depends[id(a)][1] for a in node.args),
+                    clamped,
+                    divisors_of(node.args, slopes, divisors),
+                )
             stack.extend(a for a in node.args if depends[id(a)][1])
             continue
         stack.extend(node.args)
@@ -213,32 +227,18 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
     )
 
 
-def _note_load(
-    call: Call,
-    slopes: Slopes,
-    depends: Mapping[int, tuple[frozenset[str], bool]],
-    loads: dict[object, Load],
-) -> None:
-    strides = strides_of(call.args, slopes, depends)
-    indirect = any(depends[id(a)][1] for a in call.args)
-    clamped: frozenset[str] = frozenset().union(
-        *(
-            depends[id(node)][0]
-            for node in walk(*call.args)
-            if isinstance(node, Op) and node.name in ("min", "max", "select")
-        )
-    )
-    key = (call.name, call.value_index, *(id(a) for a in call.args))
-    found = Load(
-        call.name,
-        call.kind,
-        call.type,
-        strides,
-        indirect,
-        clamped,
-        divisors_of(call.args, slopes),
-    )
-    loads.setdefault(key, found)
+def _clamps(
+    roots: Sequence[Expr], depends: Mapping[int, tuple[frozenset[str], bool]]
+) -> dict[int, frozenset[str]]:
+    """Return the loops that ``min``, ``max`` and ``select`` in each expression depend on."""
+    found: dict[int, frozenset[str]] = {}
+    for node in walk(*roots):
+        parts = node.args if isinstance(node, Op | Call) else ()
+        inside = frozenset[str]().union(*(found[id(part)] for part in parts))
+        if isinstance(node, Op) and node.name in ("min", "max", "select"):
+            inside |= depends[id(node)][0]
+        found[id(node)] = inside
+    return found
 
 
 class Analysis:
@@ -262,6 +262,7 @@ class Analysis:
         self.view = view
         self.linear = Linearizer(scalars)
         self.bounder = Bounder(self.linear, _LazyValues(self))
+        self.lowering = LoweringBounder(self.linear, self.bounder.values)
         self.known: Mapping[str, KnownValue] = (
             worth_knowing(view.algorithm, self.bounder) if specialize else {}
         )

@@ -9,9 +9,11 @@ The number is needed because Halide identifies loops of one name in two stages o
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 _ORIGIN = re.compile(r"([vr])(\d+)(?!\d)")
+NAMES = 4096  # names of loops whose origins are kept
 
 
 def pure_loop(dimension: int) -> str:
@@ -46,6 +48,7 @@ def stage_suffix(stage: int) -> str:
     return "" if stage == 0 else f"_{stage}"
 
 
+@lru_cache(maxsize=NAMES)
 def origin(loop: str) -> tuple[Literal["v", "r"], int] | None:
     """Return the kind and index of the definition's loop that a loop comes from, by its name.
 

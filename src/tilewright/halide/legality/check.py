@@ -39,6 +39,7 @@ from tilewright.halide.legality.violations import Limits as Limits
 from tilewright.halide.legality.violations import Violation as Violation
 
 Found = Iterator[tuple[str, str]]
+Known = dict[FuncSchedule, tuple[Violation, ...]]
 # Maximum number of nodes of an expression after inlining.
 _LARGEST_VIEW = 200_000
 
@@ -48,6 +49,7 @@ def check(
     algorithm: Algorithm,
     limits: Limits | None = None,
     shared_bytes: Mapping[int, int] | None = None,
+    known: Known | None = None,
 ) -> list[Violation]:
     """Return all violations of a schedule; if there are none, it may be compiled.
 
@@ -60,6 +62,8 @@ def check(
         limits: Limits of the device; by default those of `Limits`.
         shared_bytes: Known bytes of shared memory per block, by the position of the kernel's Func
             (clones included).
+        known: The violations of single Funcs by their schedules, kept for later calls with the same
+            algorithm, target and clones.
 
     Raises:
         ScheduleError: The schedule was made for another algorithm.
@@ -76,7 +80,7 @@ def check(
         found += _variant_problems(schedule, variant, algorithm)
     if not found:
         plain = [nests for _, nests in variant_schedules(schedule)]
-        found += [problem for nests in plain for problem in _nest_problems(nests, algorithm)]
+        found += [problem for nests in plain for problem in _nest_problems(nests, algorithm, known)]
         # Levels can only be checked if every nest is legal.
         for nests in () if found else plain:
             found += _place_problems(nests, algorithm, limits)
@@ -109,10 +113,15 @@ def _entry_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violat
             yield Violation("missing", func.name, None, reason)
 
 
-def _nest_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
+def _nest_problems(
+    schedule: Schedule, algorithm: Algorithm, known: Known | None
+) -> Iterator[Violation]:
     """Yield violations of single Funcs."""
+    known = {} if known is None else known
     for entry in schedule.funcs:
-        yield from _func_problems(entry, schedule.target, algorithm)
+        if entry not in known:
+            known[entry] = tuple(_func_problems(entry, schedule.target, algorithm))
+        yield from known[entry]
 
 
 def _variant_problems(

@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -46,6 +47,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Sizes: TypeAlias = dict[tuple[int, int, int], Array]  # by entry, stage, split: shape (N,)
 # Exponents of the powers of two by which a size is multiplied.
 SCALES = (-2, -1, 0, 1, 2)
+ENTRIES = 4096  # schedules of Funcs whose structures are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,10 +308,16 @@ def with_sizes(schedule: Schedule, sizes: dict[tuple[int, int, int], int]) -> Sc
 
 def structure_of(schedule: Schedule) -> Hashable:
     """Return the structure of a schedule: equal for schedules that differ only in tile sizes."""
-    sizes = {
-        (e, s, i): 1 for e, entry in enumerate(schedule.funcs) for _, (s, i), _ in tiles_of(entry)
-    }
-    return with_sizes(schedule, sizes)
+    return replace(schedule, funcs=tuple(_without_sizes(entry) for entry in schedule.funcs))
+
+
+@lru_cache(maxsize=ENTRIES)
+def _without_sizes(entry: FuncSchedule) -> FuncSchedule:
+    stages = [list(nest.splits) for nest in entry.stages]
+    for _, (s, i), change in tiles_of(entry):
+        stages[s][i] = replace(change, factor=1)
+    nests = zip(entry.stages, stages, strict=True)
+    return replace(entry, stages=tuple(replace(nest, splits=tuple(new)) for nest, new in nests))
 
 
 def levels_of(schedule: Schedule) -> Hashable:

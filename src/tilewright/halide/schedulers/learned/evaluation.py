@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.nest_parts import Boxes
+from tilewright.halide.analysis.nest_structure import NestStructure, StageNest
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN, Factors, ScheduledNest
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
@@ -21,7 +23,8 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS, part_times
-from tilewright.halide.schedulers.learned.features import NAMES, NestFeatures, features
+from tilewright.halide.schedulers.learned.features import features
+from tilewright.halide.schedulers.learned.part_features import NAMES, NestFeatures, PartFeatures
 
 Array: TypeAlias = npt.NDArray[np.float64]
 # Features including the analytic model's time over the roofline's, and the shares of its terms.
@@ -47,14 +50,18 @@ class Prior:
 class Evaluator:
     """Evaluates schedules of one pipeline.
 
-    Analyses are cached by inlined Funcs, and times of parts (a Func at root with the Funcs computed
-    in its loops) by their schedules.
+    Analyses and the required boxes at root are cached by inlined Funcs. Nests of single Funcs, and
+    times and features of parts (a Func at root with the Funcs computed in its loops), are cached by
+    their schedules.
     """
 
     algorithm: Algorithm
     model: CpuModel
     _analyses: dict[object, Analysis] = field(default_factory=dict)
     _parts: dict[Hashable, PartTime] = field(default_factory=dict)
+    _nests: dict[object, dict[Hashable, tuple[StageNest, ...]]] = field(default_factory=dict)
+    _whole: dict[Hashable, Boxes] = field(default_factory=dict)
+    _features: dict[Hashable, PartFeatures] = field(default_factory=dict)
     _last: tuple[Schedule, ScheduledNest] | None = None
 
     def nest(self, schedule: Schedule, factors: Factors | None = None) -> ScheduledNest:
@@ -87,7 +94,11 @@ class Evaluator:
                 for entry in schedule.funcs
             )
             schedule = replace(schedule, funcs=tuple(funcs))
-        nest = ScheduledNest(found, schedule, factors)
+        structure = NestStructure(found.view, schedule, self._nests.setdefault(key, {}))
+        bounds = tuple((entry.func, entry.bounds) for entry in schedule.funcs if entry.bounds)
+        whole = self._whole.get((key, gone, bounds))
+        nest = ScheduledNest(found, schedule, factors, structure=structure, whole=whole)
+        self._whole[key, gone, bounds] = nest.whole
         if factors is None:
             self._last = given, nest
         return nest
@@ -95,7 +106,7 @@ class Evaluator:
     def features(self, schedule: Schedule, factors: Factors | None = None) -> NestFeatures | None:
         """Return the features per row of `factors`; None if sizes cannot be determined."""
         try:
-            return features(self.nest(schedule, factors), self.model)
+            return features(self.nest(schedule, factors), self.model, self._features)
         except UNKNOWN:
             return None
 

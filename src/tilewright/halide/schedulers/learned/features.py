@@ -16,7 +16,7 @@ weighted by cycles.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -25,30 +25,31 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box
 from tilewright.halide.analysis.nest_parts import LoopSize
-from tilewright.halide.analysis.nest_structure import StageKey, StageNest
+from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import StageSummary, nothing_to_do
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nest_costs import funcs_of, part_keys
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     across,
     load_cycles,
     op_cycles,
 )
+from tilewright.halide.schedulers.learned.part_features import (
+    INSTANCE_NAMES,
+    ROOT_NAMES,
+    TERM_NAMES,
+    NestFeatures,
+    PartFeatures,
+    assembled,
+)
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Path: TypeAlias = tuple[tuple[StageKey, str], ...]
 _IN_REGISTERS = ("vectorized", "unrolled")
-
-
-@dataclass(frozen=True, eq=False)
-class NestFeatures:
-    """Features, shape (N, `len(NAMES)`), and the cycles of the roofline, shape (N,)."""
-
-    rows: Array
-    roofline: Array
 
 
 @dataclass(eq=False)
@@ -65,14 +66,37 @@ class _Instance:
         return self.path[0][0] if self.path else self.stage.key
 
 
-def features(nest: ScheduledNest, model: CpuModel) -> NestFeatures:
+def features(
+    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartFeatures] | None = None
+) -> NestFeatures:
     """Return the features of a nest, one row per row of its sizes.
+
+    `known` caches what the parts of schedules contribute, for other schedules of the same analysis
+    at the same sizes.
 
     Raises one of `UNKNOWN` if its sizes cannot be known.
     """
     # Unbounded regions have infinite extents; differences of these are ignored.
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        return _Reader(nest, model).features()
+        return assembled(nest, model, _parts(nest, model, {} if known is None else known))
+
+
+def _parts(
+    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartFeatures]
+) -> list[PartFeatures]:
+    """Return what each part contributes; parts with other factors are not kept in `known`."""
+    keys = part_keys(nest)
+    sized = {e for e, _, _ in nest.factors}
+    given = {entry.func for e, entry in enumerate(nest.schedule.funcs) if e in sized}
+    changed = {key for key, p in keys.items() if given and given & set(funcs_of(p))}
+    fresh = [key for key in keys if key in changed or key not in known]
+    if not fresh:
+        return [known[key] for key in keys]
+    reader = _Reader(nest.limited(frozenset(keys[key].func for key in fresh)), model)
+    made = {key: reader.part(keys[key]) for key in fresh}
+    if not nest.factors:
+        known |= made
+    return [made[key] if key in made else known[key] for key in keys]
 
 
 class _Reader:
@@ -81,7 +105,6 @@ class _Reader:
         self.analysis = nest.analysis
         self.names = nest.structure.names
         self._shares: dict[tuple[Path, StageKey], Array] = {}
-        self._touched: dict[tuple[Path, StageKey, str], dict[str, Box]] = {}
         entries = nest.structure.entries
         self._innermost = {
             self.names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order
@@ -113,6 +136,8 @@ class _Reader:
         return [instance for instance in found.values() if not nothing_to_do(instance.stage.stage)]
 
     def row(self, values: Bound) -> Array:
+        if isinstance(values, float):
+            return np.full(self.n, values)
         return np.broadcast_to(np.asarray(values, dtype=np.float64), (self.n,))
 
     def bytes_of(self, boxes: Mapping[str, Box]) -> tuple[Array, Array]:
@@ -217,62 +242,54 @@ class _Reader:
                     rows[name] = rows.get(name, 1.0) * count
         return vector, lanes, rows
 
-    # --- the whole pipeline -----------------------------------------------------------------
+    # --- a part -----------------------------------------------------------------------------
 
-    def features(self) -> NestFeatures:
-        model, n = self.model, self.n
-        weights: list[Array] = []
-        described: list[dict[str, Bound]] = []
+    def part(self, production: Production) -> PartFeatures:
+        """Return what a Func at root contributes, with the Funcs computed in its loops."""
+        n, c = self.n, self.model.constants
+        funcs = set(funcs_of(production))
+        stages = [key for key in self.nest.structure.stages if key[0] in funcs]
         compute: dict[StageKey, Array] = {}
         overhead: dict[StageKey, Array] = {}
-        c = model.constants
-        least = float(sum(self._least(key) for key in self.nest.structure.stages))
-        computed = np.zeros(n)
-        for instance in self.instances:
+        found: list[tuple[Array, Array]] = []
+        facts: list[list[Array]] = []
+        instances = [i for i in self.instances if i.stage.key[0] in funcs]
+        for instance in instances:
             points = np.maximum(self.points(instance) * self._kept(instance), 1.0)
-            per_point, facts = self.cycles(instance)
+            per_point, own = self.cycles(instance)
             cycles = points * per_point
-            computed = computed + points
             trips: Bound = 1.0
             for loop in instance.loops:
                 if loop.mapping not in _IN_REGISTERS:
                     trips = _count(loop.extent)
-            starts = points / np.maximum(trips * 2.0 ** facts["lanes"] * 2.0 ** facts["copies"], 1)
+            starts = points / np.maximum(trips * 2.0 ** own["lanes"] * 2.0 ** own["copies"], 1)
             extra = starts * c.row_cycles + self.row(instance.around) * (
                 c.tile_cycles if instance.path else 0.0
             )
-            weights.append(cycles + extra)
             compute[instance.root] = compute.get(instance.root, np.zeros(n)) + cycles
             overhead[instance.root] = overhead.get(instance.root, np.zeros(n)) + extra
-            described.append({**facts, "trips": np.log2(np.maximum(trips, 1.0))})
-        terms, roofline, facts_at_root = self._parts(compute, overhead)
-        total = np.sum(weights, axis=0) if weights else np.ones(n)
-        rows = [self._mean(described, weights, total, name) for name in INSTANCE_NAMES]
-        rows += [terms[name] / np.maximum(roofline, 1.0) for name in TERM_NAMES]
-        rows += [facts_at_root[name] for name in ROOT_NAMES]
-        rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
-        rows += self._allocated()
-        rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
-        stacked = np.stack([self.row(np.nan_to_num(row)) for row in rows], axis=1)
-        return NestFeatures(stacked, self.row(np.maximum(roofline, 1.0)))
+            found.append((points, cycles + extra))
+            named: dict[str, Bound] = {**own, "trips": np.log2(np.maximum(trips, 1.0))}
+            facts.append([self.row(named[name]) for name in INSTANCE_NAMES])
+        roots = [self._root(i, compute, overhead) for i in instances if not i.path]
+        return PartFeatures(
+            np.array([points for points, _ in found]).reshape(-1, n),
+            np.array([weight for _, weight in found]).reshape(-1, n),
+            np.array(facts).reshape(-1, len(INSTANCE_NAMES), n),
+            np.array(roots).reshape(-1, 1 + len(TERM_NAMES) + len(ROOT_NAMES), n),
+            {key: self._least(key) for key in stages},
+            self.nest.touched_by(production),
+            tuple(
+                self.row(np.nan_to_num(allocation.bytes, posinf=0.0))
+                for allocation in self.nest.allocations
+                if allocation.path and allocation.path[0][0][0] == production.func
+            ),
+        )
 
     def _least(self, key: StageKey) -> float:
         """Return the points in the region of a stage, without reduction loops."""
         region = self.analysis.regions.get(self.names[key[0]], ())
         return math.prod(float(np.max(_count(part.extent))) for part in region)
-
-    def _mean(
-        self, facts: Sequence[Mapping[str, Bound]], weights: list[Array], total: Array, name: str
-    ) -> Array:
-        found = sum((w * f[name] for w, f in zip(weights, facts, strict=True)), np.zeros(self.n))
-        return np.asarray(found / total)
-
-    def touched(self, loop: LoopSize) -> dict[str, Box]:
-        """Return the boxes that one iteration of a loop loads or stores."""
-        key = loop.path, loop.stage, loop.name
-        if key not in self._touched:
-            self._touched[key] = self.nest.touched_in(loop)
-        return self._touched[key]
 
     def _kept(self, instance: _Instance) -> Array:
         """Return the share of points that are computed, not reused from iterations before; (N,)."""
@@ -306,61 +323,49 @@ class _Reader:
             times = times * _count(self._loops[instance.path[:at], key, name].extent)
             if (key[0], name) == (entry.store.func, entry.store.loop):
                 outer = self._loops[instance.path[:at], key, name]
-                box = self.touched(outer).get(self.names[func])
+                box = self.nest.touched_in(outer).get(self.names[func])
                 break
         for part in box or ():
             times = times * _count(part.extent)
         return share * np.minimum(1.0, self.row(times) / self.points(first))
 
-    def _parts(
-        self, compute: Mapping[StageKey, Array], overhead: Mapping[StageKey, Array]
-    ) -> tuple[dict[str, Array], Array, dict[str, Array]]:
-        """Return the terms of the roofline, its total, and the features of `ROOT_NAMES`."""
+    def _root(
+        self,
+        instance: _Instance,
+        compute: Mapping[StageKey, Array],
+        overhead: Mapping[StageKey, Array],
+    ) -> Array:
+        """Return a stage's row of `PartFeatures.roots`."""
         model, n = self.model, self.n
-        c = model.constants
-        terms = {name: np.zeros(n) for name in TERM_NAMES}
-        facts = {name: np.zeros(n) for name in ROOT_NAMES}
-        roofline = np.zeros(n)
-        for instance in self.instances:
-            if instance.path:
-                continue
-            key = instance.stage.key
-            tasks: Bound = 1.0
-            parallel = False
-            for loop in instance.loops:
-                if loop.mapping == "parallel":
-                    tasks, parallel = tasks * _count(loop.extent), True
-            many = self.row(tasks)
-            split = traffic.imbalance(many, model) / model.cores
-            moved, innermost, lines = self._moved(instance)
-            parts = (
-                compute.get(key, np.zeros(n)) * split,
-                moved.l2 / model.l2_rate * split,
-                moved.l3 / model.l3_rate * split,
-                traffic.memory_cycles(moved.memory, many, model),
-            )
-            extra = overhead.get(key, np.zeros(n)) * split
-            if parallel:
-                extra = extra + c.region_cycles + traffic.parallel_cycles(many, model)
-            whole = np.asarray(traffic.combined(parts, model) + extra)
-            for name, part in zip(TERM_NAMES, (*parts, extra), strict=True):
-                terms[name] = terms[name] + part
-            found = {
-                "tasks": np.log2(many / model.cores),
-                "imbalance": split * model.cores,
-                "serial": self.row(float(not parallel)),
-                "innermost": np.log2(np.maximum(innermost, 1.0) / model.l1_bytes),
-                "line use": lines,
-                "parts": np.zeros(n),
-            }
-            for name in ROOT_NAMES:
-                facts[name] = facts[name] + whole * found[name]
-            roofline = roofline + whole
-        scale = np.maximum(roofline, 1.0)
-        found = {name: fact / scale for name, fact in facts.items()}
-        at_root = sum(not instance.path for instance in self.instances)
-        found["parts"] = self.row(math.log2(1 + at_root))
-        return terms, roofline, found
+        key = instance.stage.key
+        tasks: Bound = 1.0
+        parallel = False
+        for loop in instance.loops:
+            if loop.mapping == "parallel":
+                tasks, parallel = tasks * _count(loop.extent), True
+        many = self.row(tasks)
+        split = traffic.imbalance(many, model) / model.cores
+        moved, innermost, lines = self._moved(instance)
+        parts = (
+            compute.get(key, np.zeros(n)) * split,
+            moved.l2 / model.l2_rate * split,
+            moved.l3 / model.l3_rate * split,
+            traffic.memory_cycles(moved.memory, many, model),
+        )
+        extra = overhead.get(key, np.zeros(n)) * split
+        if parallel:
+            extra = extra + model.constants.region_cycles + traffic.parallel_cycles(many, model)
+        whole = np.asarray(traffic.combined(parts, model) + extra)
+        facts = {
+            "tasks": np.log2(many / model.cores),
+            "imbalance": split * model.cores,
+            "serial": self.row(float(not parallel)),
+            "innermost": np.log2(np.maximum(innermost, 1.0) / model.l1_bytes),
+            "line use": lines,
+            "parts": np.zeros(n),
+        }
+        of_root = [whole * facts[name] for name in ROOT_NAMES]
+        return np.array([self.row(each) for each in (whole, *parts, extra, *of_root)])
 
     def _moved(self, instance: _Instance) -> tuple[traffic.Traffic, Array, Array]:
         """Return traffic, bytes of an innermost iteration, and their share of its cache lines.
@@ -377,7 +382,7 @@ class _Reader:
             times.append(times[-1] * _count(loop.extent))
         for at in range(len(outside), -1, -1):
             if at:
-                boxes = self.touched(outside[at - 1])
+                boxes = self.nest.touched_in(outside[at - 1])
             elif instance.loops:
                 first = instance.loops[0]
                 whole = replace(first.context, depth=-1, fixed={}, body=None)
@@ -391,43 +396,6 @@ class _Reader:
         if not sweeps:
             return traffic.Traffic(zeros, zeros, zeros), zeros, zeros + 1.0
         return traffic.fetched(sweeps, self.model), sizes[0], full[0]
-
-    def _allocated(self) -> list[Array]:
-        """Return the last features but one: allocations over caches, and heap allocations."""
-        model = self.model
-        root, inner, heap = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
-        for allocation in self.nest.allocations:
-            size = self.row(np.nan_to_num(allocation.bytes, posinf=0.0))
-            if allocation.path:
-                inner = inner + size
-                heap = heap + (size > model.constants.stack_bytes)
-            else:
-                root = root + size
-        return [
-            np.log2(1.0 + root / model.l3_bytes),
-            np.log2(1.0 + inner / model.l1_bytes),
-            np.log2(1.0 + inner / model.l2_bytes),
-            heap,
-        ]
-
-
-INSTANCE_NAMES = (
-    "vectorised lanes registers gathered loads copies size indirect clamped update scatter scan "
-    "member trips"
-).split()
-TERM_NAMES = "compute second third memory overhead".split()
-ROOT_NAMES = ["tasks", "imbalance", "serial", "innermost", "line use", "parts"]
-NAMES = (
-    *INSTANCE_NAMES,
-    *TERM_NAMES,
-    *ROOT_NAMES,
-    "recomputed",
-    "root over third",
-    "inner over first",
-    "inner over second",
-    "heap",
-    "roofline",
-)
 
 
 def _variables(stage: StageNest, loop: str) -> list[str]:
@@ -448,5 +416,7 @@ def _variables(stage: StageNest, loop: str) -> list[str]:
 
 def _count(extent: Bound) -> Bound:
     """Return iterations of a loop, at least 1; a default where they are unbounded."""
+    if isinstance(extent, float):  # much faster than an array of one element
+        return max(extent, 1.0) if math.isfinite(extent) else float(SEARCH.unknown_extent)
     value = np.where(np.isfinite(extent), extent, float(SEARCH.unknown_extent))
     return np.maximum(value, 1.0)

@@ -20,7 +20,7 @@ block, order, parallel loops |
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -46,7 +46,7 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.legality.check import Violation, check
+from tilewright.halide.legality.check import Known, Violation, check
 from tilewright.halide.legality.stages import is_associative
 from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
 from tilewright.machines import CpuMachine
@@ -143,12 +143,15 @@ Move: TypeAlias = Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | 
 class Scene:
     """A pipeline and its machine; all schedules of a scene have the same `clones`.
 
-    `algorithm` is the pipeline without clones.
+    `algorithm` is the pipeline without clones. `problems` caches the violations of single Funcs by
+    target, and `small` whether expressions stay small, by a Func and all inlined ones.
     """
 
     algorithm: Algorithm
     machine: CpuMachine
     clones: tuple[Clone, ...] = ()
+    problems: dict[str, Known] = field(default_factory=dict, compare=False, repr=False)
+    small: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def extended(self) -> Algorithm:
@@ -282,7 +285,7 @@ def _reduces(loop: str) -> bool:
 
 def violations(schedule: Schedule, scene: Scene) -> list[Violation]:
     """Return why a state is illegal; empty if it is legal."""
-    return check(schedule, scene.algorithm)
+    return check(schedule, scene.algorithm, known=scene.problems.setdefault(schedule.target, {}))
 
 
 def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) -> Iterator[Move]:
@@ -311,7 +314,7 @@ def level_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterat
     if func.name in algorithm.outputs or not _free(func):
         return
     gone = entry.compute.kind == "inline" or _hosts(entry.func, schedule)
-    if not gone and may_inline(algorithm, func) and _small(entry.func, schedule, algorithm):
+    if not gone and may_inline(algorithm, func) and _small(entry.func, schedule, scene):
         yield Inline(entry.func)
     if entry.compute.kind != "root":
         yield ComputeRoot(entry.func, next(root_shapes(func, scene)))
@@ -321,8 +324,15 @@ def level_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterat
             yield ComputeAt(entry.func, compute, store, shape)
 
 
-def _small(func: int, schedule: Schedule, algorithm: Algorithm) -> bool:
-    gone = {e.func for e in schedule.funcs if e.compute.kind == "inline"} | {func}
+def _small(func: int, schedule: Schedule, scene: Scene) -> bool:
+    """Return whether expressions stay small if `func` is inlined, too."""
+    gone = frozenset(e.func for e in schedule.funcs if e.compute.kind == "inline") | {func}
+    if (func, gone) not in scene.small:
+        scene.small[func, gone] = _stays_small(func, gone, scene.extended)
+    return scene.small[func, gone]
+
+
+def _stays_small(func: int, gone: frozenset[int], algorithm: Algorithm) -> bool:
     view = View(algorithm, frozenset(algorithm.funcs[i].name for i in gone))
     for name in view.reached(algorithm.funcs[func].name):
         if name not in view.inlined:

@@ -62,36 +62,53 @@ def part_times(
     for other schedules of the same analysis at the same sizes.
     """
     known = {} if known is None else known
-    costs: _NestCosts | None = None
-    found = []
-    for production in nest.structure.root.productions:
-        stages = [s for s in production.stages if s.entry >= 0 and not nothing_to_do(s.stage)]
-        if not stages:
-            continue
-        key = _part_key(nest, production)
-        if key not in known:
-            costs = costs or _NestCosts(nest, model)
+    keys = part_keys(nest)
+    missing = {
+        key: stages
+        for key, production in keys.items()
+        if key not in known and (stages := _costed_stages(production))
+    }
+    if missing:
+        costs = _NestCosts(nest.limited(frozenset(s[0].key[0] for s in missing.values())), model)
+        for key, stages in missing.items():
             cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
             fresh = costs.fresh_pages(stages[-1])
             cycles += (fresh, 0.0, 0.0, 0.0, 0.0, fresh)
             total, *terms = (model.seconds(float(part)) for part in cycles)
             named = dict(zip(TERMS, terms, strict=True))
             known[key] = PartTime(stages[-1].func.name, stages[-1].key[1], total, named)
-        found.append(known[key])
-    return tuple(found)
+    return tuple(known[key] for key in keys if key in known)
 
 
-def _part_key(nest: ScheduledNest, production: Production) -> Hashable:
-    """Return a part's schedules, with storage orders and bounds of all Funcs: they affect it."""
+def _costed_stages(production: Production) -> list[StageNest]:
+    return [s for s in production.stages if s.entry >= 0 and not nothing_to_do(s.stage)]
+
+
+def part_keys(nest: ScheduledNest) -> dict[Hashable, Production]:
+    """Return the Funcs at root by what determines the time of a part, in order.
+
+    These are the schedules of the part, and the storage orders and bounds of all Funcs.
+    """
     entries = nest.structure.entries
+    others = tuple(
+        (i, e.storage_order, e.bounds) for i, e in entries.items() if e.storage_order or e.bounds
+    )
+    found: dict[Hashable, Production] = {}
+    for production in nest.structure.root.productions:
+        inside = tuple(entries[i] for i in funcs_of(production))
+        found[id(nest.analysis), inside, others] = production
+    return found
+
+
+def funcs_of(production: Production) -> list[int]:
+    """Return the positions of the Funcs of a part."""
     inside: list[int] = []
     left = [production]
     while left:
         each = left.pop()
         inside.append(each.func)
         left += [p for s in each.stages for body in s.bodies.values() for p in body.productions]
-    others = tuple((e.storage_order, e.bounds) for e in entries.values())
-    return id(nest.analysis), tuple(entries[i] for i in inside), others
+    return inside
 
 
 class _Cycles(NamedTuple):
@@ -207,8 +224,12 @@ class _NestCosts:
         self.costs = CpuCosts(nest.analysis, model, self._nested(), stored=stored, aligned=aligned)
         self.loops = {(loop.path, loop.stage, loop.name): loop for loop in nest.loops}
         sizes = {(loop.stage, loop.name): _count(loop.extent) for loop in nest.loops}
+        kept = nest.structure.root.productions
+        kept = [p for p in kept if nest.only is None or p.func in nest.only]
+        funcs = {i for production in kept for i in funcs_of(production)}
         for key, stage in nest.structure.stages.items():
-            self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
+            if key[0] in funcs:
+                self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
 
     def _nested(self) -> dict[str, NestedReduction]:
         """Return the Funcs stored for one block of their reader at a time."""
@@ -476,7 +497,7 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
 
 def _count(extent: Bound, pure: bool = True) -> float:
     """Return the iterations of a loop, at least 1; a default where it is unbounded."""
-    value = float(np.max(extent))
+    value = extent if isinstance(extent, float) else float(np.max(extent))
     if math.isfinite(value):
         return max(value, 1.0)
     return float(SEARCH.unknown_extent if pure else SEARCH.unknown_iterations)
@@ -491,7 +512,11 @@ def _finite_box(box: Box, other: Box) -> Box:
 
 
 def _finite(part: Interval, other: Interval) -> Interval:
-    known = Interval(float(np.min(part.lo)), float(np.max(part.hi)))
+    lo, hi = part
+    known = Interval(
+        lo if isinstance(lo, float) else float(np.min(lo)),
+        hi if isinstance(hi, float) else float(np.max(hi)),
+    )
     return known if math.isfinite(known.lo) and math.isfinite(known.hi) else other
 
 

@@ -417,6 +417,8 @@ class GroupingSearch:
         ):
             tiles, registers = self._register_tiles(kernel, _REGISTER_TILES)
         tiles, registers = _bounded(kernel, nested, tiles, registers)
+        if not len(tiles):
+            return plan
         tighter = self._best(kernel, tiles, registers, nested, True, options)
         if tighter is None or not self.prefer(tighter, best):
             return plan
