@@ -30,7 +30,6 @@ from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     Block,
     fit_block,
-    scans,
     value_bytes,
 )
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -245,7 +244,7 @@ class _Loops:
             # Halide 21 cannot vectorise reductions of a Tuple; LLVM vectorises the unrolled loop.
             self.atomic = len(summary.types) == 1
             block.insert(0, ScheduledLoop(inner, "vectorized" if self.atomic else "unrolled"))
-        if not (scans(summary) or summary.scatter):
+        if not (summary.scans or summary.scatter):
             return [*block, *reductions, *within_tile]
         # The contiguous dimension inside the scan keeps its cache lines in use.
         innermost = self.costs.innermost(self.func.name)

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost, across
-from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
 
 def most_rows(

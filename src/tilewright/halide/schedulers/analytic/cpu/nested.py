@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Linear
+from tilewright.halide.analysis.reductions import only_reduces
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Func, Variable
 from tilewright.halide.schedulers.analytic.cpu.alignment import moduli_of
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.cpu.register_block import accumulates
 
 
 class NestedReduction(NamedTuple):
@@ -71,18 +71,6 @@ def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
     )
 
 
-def only_reduces(analysis: Analysis, func: Func) -> bool:
-    """Return whether every update of a Func reduces values into each of its points."""
-    stages = analysis.summaries(func.name)
-    return (
-        len(stages) > 1
-        and not func.fixed
-        and not func.scheduled
-        and all(accumulates(s) for s in stages[1:])
-        and all(_covers(s.args, func.args) for s in stages)
-    )
-
-
 def _is_short(analysis: Analysis, name: str, dimension: int) -> bool:
     region = analysis.regions.get(name)
     return region is not None and 1 < float(np.max(region[dimension].extent)) <= SEARCH.short
@@ -111,9 +99,3 @@ def _is_at(forms: tuple[tuple[Linear, float, float], ...], variable: str) -> boo
         return False
     atom, c = form.terms[0]
     return isinstance(atom, Variable) and atom.name == variable and c == 1
-
-
-def _covers(args: tuple[object, ...], names: tuple[str, ...]) -> bool:
-    return all(isinstance(a, Variable) and a.kind == "var" for a in args) and len(args) == len(
-        names
-    )

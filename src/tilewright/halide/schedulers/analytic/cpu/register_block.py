@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
@@ -266,20 +267,6 @@ def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) ->
     if block.vector is None:
         return 0.0
     return min(1.0, model.constants.border_blocks * block.width / extents[block.vector])
-
-
-def scans(summary: StageSummary) -> bool:
-    """Return whether the stage is a scan: it writes along a reduction variable."""
-    return summary.scans
-
-
-def accumulates(summary: StageSummary) -> bool:
-    """Return whether the stage combines many values into each point of its pure dimensions."""
-    return (
-        any(loop.kind != "pure" for loop in summary.loops)
-        and not summary.scatter
-        and not scans(summary)
-    )
 
 
 def _shared(summary: StageSummary, vector: str, row: str) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.halide.analysis.reductions import only_reduces
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_problems
@@ -29,7 +30,6 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import (
     NestedReduction,
     nest_reductions,
-    only_reduces,
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.halide.analysis.specialization import known_values
 from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.ir.clones import clones_of
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule
 from tilewright.halide.ir.variants import Conditions, merged
@@ -77,7 +78,7 @@ def schedule_of(
             aligned.append(conditions)
         entries[place] = _specialized(entry, kernels, aligned, analysis)
     complete = completed(entries, view)
-    return Schedule(algorithm.digest, model.machine.halide_target, complete)
+    return Schedule(algorithm.digest, model.machine.halide_target, complete, clones_of(algorithm))
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:

@@ -296,6 +296,8 @@ class GroupingSearch:
         final: bool,
         options: Options,
     ) -> KernelPlan | None:
+        if not len(tiles):
+            return None
         costs = self.model.costs(kernel, tiles, registers, nested)
         legal = costs.legal
         if options.max_threads is not None:

@@ -62,7 +62,10 @@ class _Inliner:
         self.inlined: set[str] = set()
         self.analysis = base
         self.regions = self.analysis.regions
-        self.allowed = [f.name for f in algorithm.funcs if may_inline(algorithm, f)]
+        wrappers = {copy.name for copy in algorithm.copies if copy.wrapper}
+        self.allowed = [
+            f.name for f in algorithm.funcs if may_inline(algorithm, f) and f.name not in wrappers
+        ]
 
     def trivial(self) -> None:
         """Inline Funcs that are consumed pointwise or cost next to nothing, producers first.

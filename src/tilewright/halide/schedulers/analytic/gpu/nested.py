@@ -16,7 +16,7 @@ values differs between threads, because the number of registers must be constant
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
@@ -77,6 +77,8 @@ def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[
             continue
         if several and not _read_at_affine_places(kernel, member):
             continue
+        if several and anchor in kernel.exact_members and _extends_by_unknown(kernel, anchor):
+            continue
         if _size_is_plain(kernel, anchor, member, nested) and _same_size_everywhere(
             kernel, anchor, member, nested
         ):
@@ -84,10 +86,11 @@ def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[
     return nested
 
 
-def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
+def _runs_over_unknown(kernel: FusedKernel, member: str, dims: Sequence[int] | None = None) -> bool:
     """Return whether `member` is read or written along a reduction whose length is a parameter.
 
     The number of values per thread is then known only at run time, so they cannot be in registers.
+    Only the dimensions `dims` count; None for all.
     """
     view = kernel.analysis.view
     for name in (member, *view.consumers[member]):
@@ -95,10 +98,26 @@ def _runs_over_unknown(kernel: FusedKernel, member: str) -> bool:
             unknown = {r.name for r in stage.rvars if Linearizer({})(r.extent).terms}
             calls = [c.args for c in stage.calls if c.kind == "func" and c.name == member]
             places = [*calls, stage.args] if name == member else calls
-            used = (node for args in places for node in walk(*args) if isinstance(node, Variable))
-            if any(node.name in unknown for node in used):
-                return True
+            for args in places:
+                chosen = args if dims is None else [args[d] for d in dims]
+                used = (node for node in walk(*chosen) if isinstance(node, Variable))
+                if any(node.name in unknown for node in used):
+                    return True
     return False
+
+
+def _extends_by_unknown(kernel: FusedKernel, anchor: str) -> bool:
+    """Return whether the thread loops of `anchor` grow with a length that is a parameter.
+
+    They are then not split by a constant, so the last thread may have fewer points than the others,
+    and Halide finds no constant size for what they read.
+    """
+    below = {anchor}
+    consumers = kernel.analysis.view.consumers
+    for name in kernel.members:
+        if any(name in consumers[reader] for reader in below):
+            below.add(name)
+    return any(_runs_over_unknown(kernel, name, kernel.member_threads[name]) for name in below)
 
 
 def _read_at_affine_places(kernel: FusedKernel, member: str) -> bool:

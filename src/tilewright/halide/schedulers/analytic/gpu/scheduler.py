@@ -8,7 +8,7 @@ everything after inlining by predicted time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,13 +19,19 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
-from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, can_predict
+from tilewright.halide.schedulers.analytic.gpu.group_times import (
+    GroupTimes,
+    TimedGroup,
+    can_predict,
+)
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Objective, Options
 from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
+from tilewright.halide.schedulers.analytic.gpu.wrapping import wrapped_reductions
 from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import GpuMachine
 
@@ -67,7 +73,7 @@ def schedule_gpu(
     with np.errstate(invalid="ignore", over="ignore"):
         first = Options(mode, any_size=any_size)
         base = Analysis(View(algorithm), boxes, scalars, specialize=True)
-        searches = _GroupingSearches(base, machine, constants or GpuConstants())
+        searches = _GroupingSearches(base, scalars, machine, constants or GpuConstants())
         if objective == "time" and can_predict(machine):
             try:
                 found = _fastest(searches, first, k)
@@ -82,10 +88,11 @@ def schedule_gpu(
 class _GroupingSearches:
     """The searches of one pipeline, one per setting of `Options.inline`.
 
-    `base` is the analysis with nothing inlined.
+    `base` is the analysis with nothing inlined; `scalars` are the values of symbols that it uses.
     """
 
     base: Analysis
+    scalars: Mapping[str, float]
     machine: GpuMachine
     constants: GpuConstants
     known: dict[bool, GroupingSearch] = field(default_factory=dict)
@@ -109,21 +116,47 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     best = search.best()
     if best is None:
         return []
-    first_plan = replace(search.planned(best), runner_up=search.runner_up(best))
+    pool = [(best, search)]
+    chosen = Chosen(searches.base.view.algorithm)
+    wrapped = _wrapped(searches, search.large(best))
+    if wrapped is not None:
+        own = TimeSearch(GroupTimes(wrapped[True]), first)
+        summed = own.best()
+        pool += [(summed, own)] if summed is not None else []
+        if summed is not None and summed.seconds < best.seconds:
+            searches, search, best = wrapped, own, summed
+    chosen.offer(replace(search.planned(best), runner_up=search.runner_up(best)))
     if k == 1:
-        return [first_plan]
+        return chosen.best(k)
     options = [each for each in _variations(first, k)[1:] if each.inline]
-    pool = [(made, search) for made in search.others(best, options, k)]
+    pool += [(made, search) for made in search.others(best, options, k)]
     if searches[False].view.inlined != searches[True].view.inlined:
         cautious = TimeSearch(GroupTimes(searches[False]), first)
         less = cautious.best()
         pool += [(less, cautious)] if less is not None else []
-    found = Chosen(searches.base.view.algorithm)
-    found.offer(first_plan)
     for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
-        if len(found.accepted) < k:
-            found.offer(own.planned(made))
-    return found.best(k)
+        if made is not best and len(chosen.accepted) < k:
+            chosen.offer(own.planned(made))
+    return chosen.best(k)
+
+
+def _wrapped(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> _GroupingSearches | None:
+    """Return searches with wrappers of the reductions that `large` groups sum up in memory, if any.
+
+    Pipelines that have clones already are left as they are.
+    """
+    base = searches.base
+    algorithm = base.view.algorithm
+    kernels = [kernel for each in large for kernel in each.plan.kernels]
+    in_memory = {kernel.kernel.output for kernel in kernels}
+    for kernel in kernels:
+        in_memory |= set(kernel.kernel.members) - set(kernel.nested)
+    wrappers = wrapped_reductions(base, in_memory)
+    if not wrappers or algorithm.copies:
+        return None
+    extended = with_clones(algorithm, wrappers)
+    again = Analysis(View(extended), base.output_boxes, searches.scalars, specialize=True)
+    return replace(searches, base=again, known={})
 
 
 def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:

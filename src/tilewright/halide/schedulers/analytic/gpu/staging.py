@@ -91,7 +91,9 @@ def _gives_image(func: Func) -> bool:
 def _only_read_by(analysis: Analysis, name: str, reader: str) -> int | None:
     """Return the position of the only stage that reads a Func.
 
-    None if several stages read it, the stage has no reduction, or a coordinate is not affine.
+    None if several stages read it, the stage has no reduction, or a coordinate is not affine. Reads
+    must also be at constant distances: between ``a[x, k]`` and ``a[y, k]`` lie unknown numbers of
+    elements.
     """
     if analysis.view.algorithm.consumers[name] != (reader,):
         return None
@@ -102,7 +104,8 @@ def _only_read_by(analysis: Analysis, name: str, reader: str) -> int | None:
         return None
     ((index, reads),) = reading
     reduces = bool(analysis.view.stages(reader)[index].rvars)
-    return index if reduces and all(access.affine for access in reads) else None
+    near = all(access.affine and all(len(f) == 1 for f in access.forms) for access in reads)
+    return index if reduces and near else None
 
 
 def staged_schedule(

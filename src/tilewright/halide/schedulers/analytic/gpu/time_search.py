@@ -91,7 +91,7 @@ class TimeSearch:
             made = self._start(variation)
             if made is not None:
                 found.append(made)
-        for each in self._large(best):
+        for each in self.large(best):
             now = each
             for _ in range(count):
                 (other,) = self._timed([(now.group, _other_tile(now))])
@@ -112,7 +112,7 @@ class TimeSearch:
             for made in self._whole
             if [each.group for each in made.groups] != [each.group for each in best.groups]
         ]
-        for each in self._large(best):
+        for each in self.large(best):
             others = [other for other in self._tried[each.group] if other.parts is not each.parts]
             other = _fastest(others)
             if other is not None:
@@ -130,6 +130,11 @@ class TimeSearch:
         if made is self._whole[-1] and len(self._whole) > 1:
             return "every Func of the large groups in a kernel of its own"
         return f"the {count} {'group' if count == 1 else 'groups'} of least cost (Sioutas 2020)"
+
+    def large(self, now: TimedSchedule) -> list[TimedGroup]:
+        """Return the groups with at least `LEAST_SHARE` of the time, the slowest first."""
+        large = [each for each in now.groups if now.share(each) >= LEAST_SHARE]
+        return sorted(large, key=lambda each: -each.seconds)
 
     def planned(self, made: TimedSchedule) -> PlannedSchedule:
         """Return the schedule with a report on every kernel; costs are predicted seconds."""
@@ -160,7 +165,7 @@ class TimeSearch:
 
     def _apart(self, made: TimedSchedule, options: Options) -> TimedSchedule | None:
         """Return a schedule with its large groups split completely; None if a Func has no plan."""
-        large = [each for each in self._large(made) if len(each.group.members) > 1]
+        large = [each for each in self.large(made) if len(each.group.members) > 1]
         names = {name for each in large for name in each.group.members}
         groups = [group for group in self.search.groups(options) if group.output in names]
         timed = self._timed((group, options) for group in groups)
@@ -175,7 +180,7 @@ class TimeSearch:
         `single` is the schedule with all large groups split completely.
         """
         alone = {each.group.output: each for each in single.groups}
-        for each in self._large(now):
+        for each in self.large(now):
             if len(each.group.members) > 1:
                 cut = self._cut(now, each, 0)
                 apart = self._better(now, each, [alone.get(name) for name in each.group.members])
@@ -238,7 +243,7 @@ class TimeSearch:
     def _changed(self, now: TimedSchedule, change: Change) -> TimedSchedule:
         """Return the schedule with `change` applied to every large group that it makes faster."""
         large, wanted, stages = [], [], 0
-        for each in self._large(now):
+        for each in self.large(now):
             options = change(each)
             if options is None or options == each.options:
                 continue
@@ -307,11 +312,6 @@ class TimeSearch:
                 yield parts
 
     # --- times --------------------------------------------------------------------------------
-
-    def _large(self, now: TimedSchedule) -> list[TimedGroup]:
-        """Return the groups with at least `LEAST_SHARE` of the time, the slowest first."""
-        large = [each for each in now.groups if now.share(each) >= LEAST_SHARE]
-        return sorted(large, key=lambda each: -each.seconds)
 
     def _left(self, most: int) -> int:
         return most - self.times.spent
