@@ -6,8 +6,8 @@ scheduler supports only CPUs: its search for the host is compared with that of A
 host and with that of Anderson2021 for a GPU, for the same program. Their pieces are shared with
 ``halide_search``: what one of the two measured is not measured again. A peer's time-out counts as
 its limit; programs for which it ran out of memory, or was not run, are left out of its ratio. The
-pipelines of 300 Funcs are those of ``halide_scaling``, each searched once; the others are searched
-three times, and the median counts.
+residual network of at least 300 Funcs is that of ``halide_scaling``, searched once; the others are
+searched three times, and the median counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import halide_scaling
 import halide_search
 
 STAGES = halide_scaling.CLAIMED
-LARGE = {f"{kind} of {STAGES}": kind for kind in halide_scaling.KINDS}
+LARGE = {f"residual network of {STAGES}": "residual_network"}
 PEERS = (("Adams2019", "host", None), ("Anderson2021", "cuda", halide_search.GPU))
 NAMES = tuple(name for name, *_ in PEERS)
 

@@ -32,12 +32,12 @@ from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.nest_costs import funcs_of, part_keys
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     across,
     load_cycles,
     op_cycles,
 )
+from tilewright.halide.schedulers.analytic.cpu.parts import funcs_of, part_keys
 from tilewright.halide.schedulers.learned.part_features import (
     INSTANCE_NAMES,
     ROOT_NAMES,

@@ -44,6 +44,7 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
+from tilewright.halide.schedulers.analytic.cpu.parts import funcs_of, part_keys
 from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 
@@ -82,33 +83,6 @@ def part_times(
 
 def _costed_stages(production: Production) -> list[StageNest]:
     return [s for s in production.stages if s.entry >= 0 and not nothing_to_do(s.stage)]
-
-
-def part_keys(nest: ScheduledNest) -> dict[Hashable, Production]:
-    """Return the Funcs at root by what determines the time of a part, in order.
-
-    These are the schedules of the part, and the storage orders and bounds of all Funcs.
-    """
-    entries = nest.structure.entries
-    others = tuple(
-        (i, e.storage_order, e.bounds) for i, e in entries.items() if e.storage_order or e.bounds
-    )
-    found: dict[Hashable, Production] = {}
-    for production in nest.structure.root.productions:
-        inside = tuple(entries[i] for i in funcs_of(production))
-        found[id(nest.analysis), inside, others] = production
-    return found
-
-
-def funcs_of(production: Production) -> list[int]:
-    """Return the positions of the Funcs of a part."""
-    inside: list[int] = []
-    left = [production]
-    while left:
-        each = left.pop()
-        inside.append(each.func)
-        left += [p for s in each.stages for body in s.bodies.values() for p in body.productions]
-    return inside
 
 
 class _Cycles(NamedTuple):
