@@ -20,8 +20,9 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
-from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers, resident_blocks
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
@@ -30,6 +31,15 @@ from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import GpuMachine
 
 Part = KernelWork | HostWork
+# The constants of the estimated registers, which is linear in them.
+REGISTERS = (
+    "register_base",
+    "register_body",
+    "register_load",
+    "register_dimension",
+    "register_stage",
+    "register_word",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +53,7 @@ class TimedGroup:
         parts: The work of its kernels and host stages.
         seconds: Predicted time, as if there were no other groups.
         registers: Registers per thread needed to avoid spilling, the maximum over its kernels.
+        lone: Whether an SM may run the blocks of a kernel with barriers one after the other.
     """
 
     group: Group
@@ -51,6 +62,7 @@ class TimedGroup:
     parts: tuple[Part, ...]
     seconds: float
     registers: float
+    lone: bool
 
 
 def can_predict(machine: GpuMachine) -> bool:
@@ -65,7 +77,7 @@ class GroupTimes:
         self.search = search
         self.spent = 0
         self._plans: dict[tuple[Group, Options], GroupPlan] = {}
-        self._known: dict[Hashable, tuple[tuple[Part, ...], float, float]] = {}
+        self._known: dict[Hashable, tuple[tuple[Part, ...], float, float, bool]] = {}
         self._analyses: dict[frozenset[str], tuple[Analysis, Boxes | None]] = {}
 
     def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
@@ -135,8 +147,17 @@ class GroupTimes:
             registers = max(
                 (needed_registers(part, model.constants) for part in kernels), default=0.0
             )
-            self._known[key] = own, seconds, registers
+            lone = any(_lone(part, model.machine, model.constants) for part in kernels)
+            self._known[key] = own, seconds, registers, lone
             self.spent += sum(len(self.search.view.stages(name)) for name in group.members)
+
+
+def _lone(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> bool:
+    """Return whether an SM may run the blocks of a kernel with barriers one after the other."""
+    if not any(stage.member for stage in kernel.stages) or kernel.blocks <= machine.sms:
+        return False
+    more = replace(c, **{name: SEARCH.register_margin * getattr(c, name) for name in REGISTERS})
+    return resident_blocks(kernel, machine, more) < 2.0
 
 
 def _key(plan: GroupPlan) -> Hashable:

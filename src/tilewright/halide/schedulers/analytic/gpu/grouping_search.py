@@ -235,6 +235,9 @@ class GroupingSearch:
 
     def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
         final = step == "two"
+        given = _given(kernel, options) if final else None
+        if given is not None:
+            return self._best(kernel, *given, {}, final, options)
         if final and options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
             return self._best(kernel, tiles, registers, {}, final, options)
@@ -408,7 +411,10 @@ class GroupingSearch:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
         registers: Tiles | None = None
-        if options.points:
+        given = _given(kernel, options)
+        if given is not None:
+            tiles, registers = given
+        elif options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
         elif (
             options.register_tiles
@@ -447,15 +453,31 @@ class GroupingSearch:
         rows = []
         shares = []
         for shape in points:
-            each = np.ones(len(kernel.extents))
-            for i, share in zip(kernel.roles.threads, shape, strict=False):
-                each[i] = share
+            each = _points(kernel, shape)
             rows.append(threads * each)
             shares.append(np.broadcast_to(each, threads.shape))
         tiles = np.concatenate(rows)
         registers = np.concatenate(shares)
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
+
+
+def _points(kernel: FusedKernel, shape: Sequence[int]) -> Array:
+    """Return the points per thread of each parallel loop, given those along x, y and z."""
+    each = np.ones(len(kernel.extents))
+    for i, share in zip(kernel.roles.threads, shape, strict=False):
+        each[i] = share
+    return each
+
+
+def _given(kernel: FusedKernel, options: Options) -> tuple[Tiles, Tiles] | None:
+    """Return the tile that the options give a kernel, with its points per thread."""
+    for name, index, tile in options.tiles:
+        known = (name, index) == (kernel.output, kernel.stage.index)
+        if known and len(tile) == len(kernel.extents):
+            each = _points(kernel, options.points)
+            return np.array([tile], dtype=np.float64), each[np.newaxis]
+    return None
 
 
 def _bounded(

@@ -14,6 +14,8 @@ from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 Mode = Literal["nested", "overlapped", "none"]
 # What the search minimises: the predicted time, or the cost of Sioutas 2020.
 Objective = Literal["time", "sioutas"]
+# The tile of a kernel: its Func, stage and tile.
+Place = tuple[str, int, tuple[int, ...]]
 KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 
 
@@ -35,6 +37,7 @@ class Options:
             iterations are copied to registers.
         unlike: Tiles to avoid, each as Func, stage and tile. New tiles must differ from them by at
             least a factor of two in some dimension.
+        tiles: The tile of each kernel for which it is given, each as Func, stage and tile.
     """
 
     mode: Mode = "nested"
@@ -45,7 +48,8 @@ class Options:
     any_size: bool = False
     points: tuple[int, ...] = ()
     steps: int = 1
-    unlike: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
+    unlike: tuple[Place, ...] = ()
+    tiles: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
