@@ -33,7 +33,13 @@ from tilewright.halide.schedulers.analytic.gpu.nested import (
     optimize_granularity,
 )
 from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
-from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.plan import (
+    GroupPlan,
+    KernelPlan,
+    Options,
+    given_tile,
+    points_each,
+)
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
@@ -235,7 +241,7 @@ class GroupingSearch:
 
     def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
         final = step == "two"
-        given = _given(kernel, options) if final else None
+        given = given_tile(kernel, options) if final else None
         if given is not None:
             return self._best(kernel, *given, {}, final, options)
         if final and options.points:
@@ -411,7 +417,7 @@ class GroupingSearch:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
         registers: Tiles | None = None
-        given = _given(kernel, options)
+        given = given_tile(kernel, options)
         if given is not None:
             tiles, registers = given
         elif options.points:
@@ -453,31 +459,13 @@ class GroupingSearch:
         rows = []
         shares = []
         for shape in points:
-            each = _points(kernel, shape)
+            each = points_each(kernel, shape)
             rows.append(threads * each)
             shares.append(np.broadcast_to(each, threads.shape))
         tiles = np.concatenate(rows)
         registers = np.concatenate(shares)
         inside = np.all(tiles <= np.maximum(kernel.extents, 1), axis=1)
         return tiles[inside], registers[inside]
-
-
-def _points(kernel: FusedKernel, shape: Sequence[int]) -> Array:
-    """Return the points per thread of each parallel loop, given those along x, y and z."""
-    each = np.ones(len(kernel.extents))
-    for i, share in zip(kernel.roles.threads, shape, strict=False):
-        each[i] = share
-    return each
-
-
-def _given(kernel: FusedKernel, options: Options) -> tuple[Tiles, Tiles] | None:
-    """Return the tile that the options give a kernel, with its points per thread."""
-    for name, index, tile in options.tiles:
-        known = (name, index) == (kernel.output, kernel.stage.index)
-        if known and len(tile) == len(kernel.extents):
-            each = _points(kernel, options.points)
-            return np.array([tile], dtype=np.float64), each[np.newaxis]
-    return None
 
 
 def _bounded(
