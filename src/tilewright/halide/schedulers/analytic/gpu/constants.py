@@ -307,9 +307,6 @@ class GpuSearch(UnknownSizes):
     merging_effort: int = constant(
         100, "stages", "chosen: what merging groups by time may take beyond `cutting_effort`"
     )
-    register_margin: float = constant(
-        1.15, RATIO, "chosen: ptxas used 48 where 44 were expected; then one block fits, not two"
-    )
     tile_steps: int = constant(
         3, COUNT, "chosen: from the tile of least cost to one eight times as large or small"
     )

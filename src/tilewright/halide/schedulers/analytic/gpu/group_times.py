@@ -12,6 +12,7 @@ time of a schedule follows from the work of its groups.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,26 +21,21 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
-from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
-from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers, resident_blocks
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
 from tilewright.halide.schedulers.analytic.gpu.staging import computed_in, not_inlined
 from tilewright.halide.schedulers.analytic.grouping import Group
-from tilewright.machines import GpuMachine
+from tilewright.machines import (
+    HALIDE_JIT_MAX_REGISTERS,
+    GpuMachine,
+    block_limits,
+    max_registers,
+)
 
 Part = KernelWork | HostWork
-# The constants of the estimated registers, which is linear in them.
-REGISTERS = (
-    "register_base",
-    "register_body",
-    "register_load",
-    "register_dimension",
-    "register_stage",
-    "register_word",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,17 +143,22 @@ class GroupTimes:
             registers = max(
                 (needed_registers(part, model.constants) for part in kernels), default=0.0
             )
-            lone = any(_lone(part, model.machine, model.constants) for part in kernels)
+            lone = any(_lone(part, model.machine) for part in kernels)
             self._known[key] = own, seconds, registers, lone
             self.spent += sum(len(self.search.view.stages(name)) for name in group.members)
 
 
-def _lone(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> bool:
-    """Return whether an SM may run the blocks of a kernel with barriers one after the other."""
+def _lone(kernel: KernelWork, machine: GpuMachine) -> bool:
+    """Return whether an SM may run the blocks of a kernel with barriers one after the other.
+
+    Threads are assumed to use as many registers as they may, because the estimate is often lower.
+    """
     if not any(stage.member for stage in kernel.stages) or kernel.blocks <= machine.sms:
         return False
-    more = replace(c, **{name: SEARCH.register_margin * getattr(c, name) for name in REGISTERS})
-    return resident_blocks(kernel, machine, more) < 2.0
+    threads = math.prod(kernel.block)
+    cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
+    registers = max_registers(machine, threads, cap)
+    return float(block_limits(machine, threads, registers, int(kernel.shared)).blocks) < 2.0
 
 
 def _key(plan: GroupPlan) -> Hashable:
