@@ -304,6 +304,16 @@ class GpuSearch(UnknownSizes):
     )
     other_tiles: int = constant(2, COUNT, "chosen: as many as the search of one kernel is off")
 
+    merging_effort: int = constant(
+        100, "stages", "chosen: what merging groups by time may take beyond `cutting_effort`"
+    )
+    tile_steps: int = constant(
+        3, COUNT, "chosen: from the tile of least cost to one eight times as large or small"
+    )
+    reshaping_effort: int = constant(
+        120, "stages", "chosen: what scaling tiles may take beyond `most_timed`"
+    )
+
     # --- what may be fused --------------------------------------------------------------------
     largest_period: int = constant(
         4, "elements", "chosen: coordinates modulo more stay in a period or not, tile by tile"

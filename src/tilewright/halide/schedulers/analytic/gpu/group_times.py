@@ -12,6 +12,7 @@ time of a schedule follows from the work of its groups.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,12 @@ from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, Kernel
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
 from tilewright.halide.schedulers.analytic.gpu.staging import computed_in, not_inlined
 from tilewright.halide.schedulers.analytic.grouping import Group
-from tilewright.machines import GpuMachine
+from tilewright.machines import (
+    HALIDE_JIT_MAX_REGISTERS,
+    GpuMachine,
+    block_limits,
+    max_registers,
+)
 
 Part = KernelWork | HostWork
 
@@ -43,6 +49,7 @@ class TimedGroup:
         parts: The work of its kernels and host stages.
         seconds: Predicted time, as if there were no other groups.
         registers: Registers per thread needed to avoid spilling, the maximum over its kernels.
+        lone: Whether an SM may run the blocks of a kernel with barriers one after the other.
     """
 
     group: Group
@@ -51,6 +58,7 @@ class TimedGroup:
     parts: tuple[Part, ...]
     seconds: float
     registers: float
+    lone: bool
 
 
 def can_predict(machine: GpuMachine) -> bool:
@@ -65,7 +73,7 @@ class GroupTimes:
         self.search = search
         self.spent = 0
         self._plans: dict[tuple[Group, Options], GroupPlan] = {}
-        self._known: dict[Hashable, tuple[tuple[Part, ...], float, float]] = {}
+        self._known: dict[Hashable, tuple[tuple[Part, ...], float, float, bool]] = {}
         self._analyses: dict[frozenset[str], tuple[Analysis, Boxes | None]] = {}
 
     def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
@@ -135,8 +143,22 @@ class GroupTimes:
             registers = max(
                 (needed_registers(part, model.constants) for part in kernels), default=0.0
             )
-            self._known[key] = own, seconds, registers
+            lone = any(_lone(part, model.machine) for part in kernels)
+            self._known[key] = own, seconds, registers, lone
             self.spent += sum(len(self.search.view.stages(name)) for name in group.members)
+
+
+def _lone(kernel: KernelWork, machine: GpuMachine) -> bool:
+    """Return whether an SM may run the blocks of a kernel with barriers one after the other.
+
+    Threads are assumed to use as many registers as they may, because the estimate is often lower.
+    """
+    if not any(stage.member for stage in kernel.stages) or kernel.blocks <= machine.sms:
+        return False
+    threads = math.prod(kernel.block)
+    cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
+    registers = max_registers(machine, threads, cap)
+    return float(block_limits(machine, threads, registers, int(kernel.shared)).blocks) < 2.0
 
 
 def _key(plan: GroupPlan) -> Hashable:

@@ -33,7 +33,13 @@ from tilewright.halide.schedulers.analytic.gpu.nested import (
     optimize_granularity,
 )
 from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
-from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.plan import (
+    GroupPlan,
+    KernelPlan,
+    Options,
+    given_tile,
+    points_each,
+)
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
 from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
@@ -235,6 +241,9 @@ class GroupingSearch:
 
     def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
         final = step == "two"
+        given = given_tile(kernel, options) if final else None
+        if given is not None:
+            return self._best(kernel, *given, {}, final, options)
         if final and options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
             return self._best(kernel, tiles, registers, {}, final, options)
@@ -410,7 +419,10 @@ class GroupingSearch:
             return plan
         tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
         registers: Tiles | None = None
-        if options.points:
+        given = given_tile(kernel, options)
+        if given is not None:
+            tiles, registers = given
+        elif options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
         elif (
             options.register_tiles
@@ -451,9 +463,7 @@ class GroupingSearch:
         rows = []
         shares = []
         for shape in points:
-            each = np.ones(len(kernel.extents))
-            for i, share in zip(kernel.roles.threads, shape, strict=False):
-                each[i] = share
+            each = points_each(kernel, shape)
             rows.append(threads * each)
             shares.append(np.broadcast_to(each, threads.shape))
         tiles = np.concatenate(rows)

@@ -5,15 +5,20 @@ A group consists of an output and the members that are computed in the output's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
+import numpy as np
+
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel
+from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
 
 Mode = Literal["nested", "overlapped", "none"]
 # What the search minimises: the predicted time, or the cost of Sioutas 2020.
 Objective = Literal["time", "sioutas"]
+# The tile of a kernel: its Func, stage and tile.
+Place = tuple[str, int, tuple[int, ...]]
 KernelKind = Literal["parallel", "single_thread", "host", "nothing"]
 
 
@@ -35,6 +40,7 @@ class Options:
             iterations are copied to registers.
         unlike: Tiles to avoid, each as Func, stage and tile. New tiles must differ from them by at
             least a factor of two in some dimension.
+        tiles: The tile of each kernel for which it is given, each as Func, stage and tile.
     """
 
     mode: Mode = "nested"
@@ -45,7 +51,8 @@ class Options:
     any_size: bool = False
     points: tuple[int, ...] = ()
     steps: int = 1
-    unlike: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
+    unlike: tuple[Place, ...] = ()
+    tiles: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,3 +108,21 @@ class GroupPlan:
     def relaxed(self) -> int:
         """The largest number of rules that a kernel of the group waives."""
         return max((kernel.relaxed for kernel in self.kernels), default=0)
+
+
+def points_each(kernel: FusedKernel, shape: Sequence[int]) -> Array:
+    """Return the points per thread of each parallel loop, given those along x, y and z."""
+    each = np.ones(len(kernel.extents))
+    for i, share in zip(kernel.roles.threads, shape, strict=False):
+        each[i] = share
+    return each
+
+
+def given_tile(kernel: FusedKernel, options: Options) -> tuple[Tiles, Tiles] | None:
+    """Return the tile that the options give a kernel and its points per thread, one row each."""
+    for name, index, tile in options.tiles:
+        known = (name, index) == (kernel.output, kernel.stage.index)
+        if known and len(tile) == len(kernel.extents):
+            each = points_each(kernel, options.points)
+            return np.array([tile], dtype=np.float64), each[np.newaxis]
+    return None

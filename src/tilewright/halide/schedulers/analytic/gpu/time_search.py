@@ -12,8 +12,7 @@ are reproducible.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,23 +20,32 @@ from typing import Any
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import PlannedSchedule, RunnerUp
 from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
+from tilewright.halide.schedulers.analytic.gpu.changes import (
+    POINT_DIMENSIONS,
+    RESHAPES,
+    Change,
+    neighbour,
+    other_tile,
+    points_of,
+    reduced,
+    reshaped,
+    with_options,
+)
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, TimedGroup
-from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.plan import Options
 from tilewright.halide.schedulers.analytic.gpu.recomputing import cuts
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.halide.schedulers.diversity import LEAST_SHARE
 
 # Points per thread along x and y that every large group is tried with first (chosen).
 FIRST_POINTS = ((1, 4), (2, 2))
+# Options that merged groups are tried with (chosen).
+MERGED: tuple[dict[str, Any], ...] = ({"points": (1, 4)}, {"points": (1, 2)}, {})
 # Points per thread that groups which would spill are tried with at the end (chosen).
 FEWER_POINTS = ((1, 2), (2, 1), (1, 1))
 # Limits of the threads per block that are tried at the end (chosen).
 THREADS = (512, 256, 128, 64)
-
-Points = tuple[int, ...]
-POINT_DIMENSIONS = 2
-Change = Callable[[TimedGroup], Options | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +81,10 @@ class TimeSearch:
             return None
         now = self._whole[0]
         for points in FIRST_POINTS:
-            now = self._changed(now, _with(points=points))
+            now = self._changed(now, with_options(points=points))
         if merged is not None and single is not None:
             now = self._divided(now, single)
-        return self._refined(now)
+        return self._refined(self._merged(now))
 
     def others(
         self, best: TimedSchedule, options: Iterable[Options], count: int
@@ -94,7 +102,7 @@ class TimeSearch:
         for each in self.large(best):
             now = each
             for _ in range(count):
-                (other,) = self._timed([(now.group, _other_tile(now))])
+                (other,) = self._timed([(now.group, other_tile(now))])
                 if other is None:
                     break
                 now = other
@@ -205,6 +213,51 @@ class TimeSearch:
                 return found
         return now
 
+    def _merged(self, now: TimedSchedule) -> TimedSchedule:
+        """Return the schedule with groups merged with their only readers where that is faster.
+
+        Greedy merging by cost leaves groups apart that take less time together: the cost counts
+        recomputation, but not what it saves with several points per thread.
+        """
+        most = self.times.spent + SEARCH.merging_effort
+        refused: set[Group] = set()
+        while True:
+            pairs = [pair for pair in self._pairs(now) if pair[2] not in refused]
+            if not pairs:
+                return now
+            producer, reader, group = pairs[0]
+            refused.add(group)
+            kept = [each for each in now.groups if each not in (producer, reader)]
+            limit = max(producer.registers, reader.registers, SEARCH.most_estimated_registers)
+            for changes in MERGED:
+                if len(group.members) > self._left(most):
+                    break
+                (tried,) = self._timed([(group, replace(self.first, **changes))])
+                if tried is not None and tried.registers <= limit:
+                    made = self._made([*kept, tried])
+                    if made.seconds < now.seconds:
+                        now = made
+                        break
+
+    def _pairs(self, now: TimedSchedule) -> list[tuple[TimedGroup, TimedGroup, Group]]:
+        """Return the groups that one other group reads, with that and both as a single group.
+
+        The pairs that take longest come first, and those that take too little time are omitted.
+        """
+        owner = {name: each for each in now.groups for name in each.group.members}
+        found = []
+        for each in now.groups:
+            readers = [
+                owner[n] for n in self.search.view.consumers[each.group.output] if n in owner
+            ]
+            others = [reader for reader in readers if reader is not each]
+            if others and all(reader is others[0] for reader in others):
+                inside = {*each.group.members, *others[0].group.members[:-1]}
+                members = (*sorted(inside, key=self._order.__getitem__), others[0].group.output)
+                if now.share(each) + now.share(others[0]) >= LEAST_SHARE:
+                    found.append((each, others[0], Group(members)))
+        return sorted(found, key=lambda pair: -pair[0].seconds - pair[1].seconds)
+
     def _better(
         self, now: TimedSchedule, old: TimedGroup, new: Iterable[TimedGroup | None]
     ) -> TimedSchedule:
@@ -219,43 +272,94 @@ class TimeSearch:
     def _refined(self, now: TimedSchedule) -> TimedSchedule:
         """Return the same groups with the fastest points per thread, fusion and tiles."""
         for points in FIRST_POINTS:
-            now = self._changed(now, _with(points=points))
+            now = self._changed(now, with_options(points=points))
         for _ in range(SEARCH.point_steps):
             before = now
             for at in range(2 * POINT_DIMENSIONS):
-                now = self._changed(now, partial(_neighbour, at=at))
+                now = self._changed(now, partial(neighbour, at=at))
             if now is before:
                 break
         for threads in THREADS:
-            now = self._changed(now, _with(max_threads=threads))
-            now = self._changed(now, _with(points=(), max_threads=threads))
+            now = self._changed(now, with_options(max_threads=threads))
+            now = self._changed(now, with_options(points=(), max_threads=threads))
         for steps in SEARCH.most_steps:
-            now = self._changed(now, _reduced(steps))
+            now = self._changed(now, reduced(steps))
             # Try both together: fewer sums may pay only with more steps, and vice versa.
             for points in SEARCH.reduced_points:
-                now = self._changed(now, _reduced(steps, points))
+                now = self._changed(now, reduced(steps, points))
         if self.first.mode == "nested":
-            now = self._changed(now, _with(mode="overlapped"))
+            now = self._changed(now, with_options(mode="overlapped"))
         for _ in range(SEARCH.other_tiles):
-            now = self._changed(now, _other_tile)
-        return self._unspilled(now)
+            now = self._changed(now, other_tile)
+        return self._unspilled(self._reshaped(now))
 
-    def _changed(self, now: TimedSchedule, change: Change) -> TimedSchedule:
-        """Return the schedule with `change` applied to every large group that it makes faster."""
+    def _reshaped(self, now: TimedSchedule) -> TimedSchedule:
+        """Return the schedule with tiles scaled step by step, as long as the time falls.
+
+        A second start is each large group's fastest plan with other points or steps.
+        """
+        most = max(self.times.spent, SEARCH.most_timed) + SEARCH.reshaping_effort
+        second = {each: self._alternative(each) for each in self._large(now)}
+        found = self._climbed(now, most)
+        other = self._climbed(self._made(second.get(each, each) for each in now.groups), most)
+        faster = [
+            b if b.seconds < a.seconds and _in_registers(b, a) else a
+            for a, b in zip(found.groups, other.groups, strict=True)
+        ]
+        return min(found, self._made(faster), key=lambda made: made.seconds)
+
+    def _alternative(self, each: TimedGroup) -> TimedGroup:
+        """Return the fastest plan of a group with other points or steps; itself if none."""
+        shape = points_of(each.plan), each.options.steps
+        others = (
+            other
+            for other in self._tried[each.group]
+            if (points_of(other.plan), other.options.steps) != shape and _in_registers(other, each)
+        )
+        return _fastest(others) or each
+
+    def _climbed(self, now: TimedSchedule, most: int) -> TimedSchedule:
+        for _ in range(SEARCH.tile_steps):
+            before = now
+            for tile, points in RESHAPES:
+                change = partial(self._reshape, tile=tile, points=points)
+                now = self._changed(now, change, most)
+            if now is before:
+                break
+        return now
+
+    def _reshape(
+        self, each: TimedGroup, tile: tuple[float, ...], points: tuple[float, ...]
+    ) -> Options | None:
+        """Return options with the tile of the group's slowest kernel scaled."""
+        slowest = max(self.times.times([each]), key=lambda part: part.seconds)
+        return reshaped(each, slowest.stage, tile, points)
+
+    def _changed(
+        self, now: TimedSchedule, change: Change, most: int | None = None
+    ) -> TimedSchedule:
+        """Return the schedule with `change` applied to every large group that it makes faster.
+
+        `most` is the effort after which nothing is tried, by default `SEARCH.most_timed`.
+        """
+        most = SEARCH.most_timed if most is None else most
         large, wanted, stages = [], [], 0
         for each in self.large(now):
             options = change(each)
             if options is None or options == each.options:
                 continue
             stages += len(each.group.members)
-            if stages <= self._left(SEARCH.most_timed):
+            if stages <= self._left(most):
                 large.append(each)
                 wanted.append((each.group, options))
         found = self._timed(wanted)
         faster = {
             each: other
             for each, other in zip(large, found, strict=True)
-            if other is not None and other.seconds < each.seconds and _in_registers(other, each)
+            if other is not None
+            and other.seconds < each.seconds
+            and _in_registers(other, each)
+            and (not other.options.tiles or _together(other, each))
         }
         if not faster:
             return now
@@ -343,6 +447,14 @@ def _in_registers(other: TimedGroup, each: TimedGroup) -> bool:
     return other.registers <= max(each.registers, SEARCH.most_estimated_registers)
 
 
+def _together(other: TimedGroup, each: TimedGroup) -> bool:
+    """Return whether an SM runs several blocks of `other` at once, or not of `each` either.
+
+    The predicted time assumes that other blocks work while one waits at a barrier.
+    """
+    return each.lone or not other.lone
+
+
 def _fastest(timed: Iterable[TimedGroup | None]) -> TimedGroup | None:
     return min((each for each in timed if each), key=lambda each: each.seconds, default=None)
 
@@ -364,61 +476,3 @@ def _difference(other: TimedGroup, each: TimedGroup) -> str:
 
 def _by(extents: Iterable[int]) -> str:
     return "x".join(map(str, extents)) or "1"
-
-
-def _with(**changes: Any) -> Change:
-    """Return a change that replaces fields of a group's options."""
-    return lambda each: replace(each.options, **changes)
-
-
-def points_of(plan: GroupPlan) -> Points:
-    """Return the points per thread along x and y in the last parallel kernel."""
-    parallel = [kernel for kernel in plan.kernels if kernel.kind == "parallel"]
-    if not parallel:
-        return ()
-    threads = parallel[-1].kernel.roles.threads[:POINT_DIMENSIONS]
-    return tuple(parallel[-1].registers[i] for i in threads)
-
-
-def _neighbour(each: TimedGroup, at: int) -> Options | None:
-    """Return options with the points per thread doubled or halved; None beyond the limits.
-
-    `at` counts the four neighbours: x doubled, x halved, y doubled, y halved.
-    """
-    points = [*points_of(each.plan)]
-    dimension, half = divmod(at, 2)
-    if dimension >= len(points) or (half and points[dimension] == 1):
-        return None
-    points[dimension] = points[dimension] // 2 if half else points[dimension] * 2
-    within = points[dimension] <= SEARCH.most_points[dimension]
-    if not within or math.prod(points) > SEARCH.most_register_tile:
-        return None
-    return replace(each.options, points=tuple(points))
-
-
-def _reduced(steps: int, points: Points | None = None) -> Change:
-    """Return a change that unrolls `steps` iterations of a group's reductions together.
-
-    It also sets the points per thread if `points` is given. It does not apply to groups without a
-    reduction.
-    """
-
-    def change(each: TimedGroup) -> Options | None:
-        stages = (
-            each.plan.kernels[-1].kernel.analysis.view.stages(name) for name in each.group.members
-        )
-        reduces = any(stage.rvars for own in stages for stage in own)
-        shape = each.options.points if points is None else points
-        return replace(each.options, steps=steps, points=shape) if reduces else None
-
-    return change
-
-
-def _other_tile(each: TimedGroup) -> Options:
-    """Return a group's options with its present tiles excluded."""
-    tiles = [
-        (kernel.kernel.output, kernel.kernel.stage.index, kernel.tile)
-        for kernel in each.plan.kernels
-        if kernel.tile
-    ]
-    return replace(each.options, unlike=(*each.options.unlike, *tiles))
