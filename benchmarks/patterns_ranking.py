@@ -17,8 +17,13 @@ with boosted trees, has the largest median correlation over the stencils that ar
 two sets of times (compiler options differ). Before, it was boosted trees on the trend of a small
 network: in one stencil of the second set it took 79 runs, and 1 after its features were rounded.
 
+Seven stencils are few to learn from, so `TRAINING_EXPRESSIONS` programs of each of twelve other
+stencils, drawn from a family (``made_stencils.py``), are measured alike. All models learn from
+them, too; they are not ranked.
+
 A row is a stencil, a grid and a model. All grids of the ranked stencil are left out of training.
-With ``--shipped``, the points of the larger grid are those in the package, measured alike. Keys of
+With ``--shipped``, the points of the larger grid, and all of the made stencils, are those in the
+package. Keys of
 the summary (`tilewright.patterns.ranking.summary`), for our model; for the paper's model (principal
 components, five nearest neighbours) with the prefix ``paper_``, for extremely randomised trees with
 ``trees_``, for our former model with ``network_``, for a Gaussian process with ``gp_``, for a
@@ -54,6 +59,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+from made_stencils import made_stencils
 
 SIZE = 1024  # rows and columns: runs of 0.2 to 5 ms
 SIZES = (SIZE, 512)  # an array of the smaller grid fits into a second-level cache of 1 MiB
@@ -68,6 +74,7 @@ TOLERANCE = 1e-4  # of the largest number, as in patterns_correct
 HELD_OUT = ("srad1", "jacobi9")
 SEED = 0
 OTHER_EXPRESSIONS = 48  # of each of `OTHERS`
+TRAINING_EXPRESSIONS = 96  # of each made stencil
 DIGITS = 4  # of features and times that are shipped
 LEAF = 2  # points in a leaf of a tree: times repeat within some 10%
 
@@ -85,6 +92,7 @@ OTHERS: dict[str, tuple[int, ...]] = {
     "harris": (512, 512),
     "nbody": (512,),
 }
+MADE = made_stencils()
 
 
 def program_of(name: str, size: int = SIZE) -> Any:
@@ -93,6 +101,8 @@ def program_of(name: str, size: int = SIZE) -> Any:
 
     if name in STENCILS:
         return STENCILS[name].build(size, size)
+    if name in MADE:
+        return MADE[name].build(size, size)
     return {**LINEAR_ALGEBRA, **APPLICATIONS}[name](*OTHERS[name])
 
 
@@ -124,9 +134,16 @@ def draw(name: str, size: int) -> list[Any]:
         except PatternError:
             continue
         made.setdefault(one.source, to_json(one.program))
-        if len(made) > (OTHER_EXPRESSIONS if name in OTHERS else EXPRESSIONS):
+        if len(made) > expressions_of(name):
             break
     return list(made.values())
+
+
+def expressions_of(name: str) -> int:
+    """How many derived programs of a program are measured."""
+    if name in OTHERS:
+        return OTHER_EXPRESSIONS
+    return TRAINING_EXPRESSIONS if name in MADE else EXPRESSIONS
 
 
 def compiled(program: Any) -> Drawn:
@@ -317,7 +334,7 @@ def ship(programs: list[Any]) -> None:
 
 
 def ranked(programs: list[Any]) -> list[dict[str, Any]]:
-    """The rows of all models."""
+    """The rows of all models; all but the made stencils are ranked."""
     from tilewright.patterns import ranking
     from tilewright.prediction import NN, Boosted, Forest, GaussianProcess
 
@@ -329,8 +346,10 @@ def ranked(programs: list[Any]) -> list[dict[str, Any]]:
         "small": lambda: ranking.FromRunTimes(NN(folds=0)),
         "trend": ranking.TrendAndTrees,
     }
+    judged = [p for p in programs if p.program not in MADE]
+    made = [p for p in programs if p.program in MADE]
     qualities = {
-        model: ranking.leave_one_program_out(programs, make) for model, make in models.items()
+        model: ranking.leave_one_program_out(judged, make, made) for model, make in models.items()
     }
     return [
         row | {"rows": q.sizes.get("rows", SIZE), "held_out": q.program in HELD_OUT}
@@ -373,7 +392,7 @@ def measured_programs(
     found: list[Any] = []
     left = {"wrong": 0, "refused": 0}
     for size in (SIZE,) if name in OTHERS else SIZES:
-        if size == SIZE and args.shipped:
+        if args.shipped and (size == SIZE or name in MADE):
             found += [p for p in ranking.cpu_points() if p.program == name]
             continue
         called = piece_name(name, size)
@@ -411,7 +430,8 @@ def main() -> None:
     pieces = common.Pieces(args.work, "patterns_ranking", False)
     programs: list[Any] = []
     figures: dict[str, Any] = {}
-    for name in [*common.chosen(args, list(STENCILS)), *(OTHERS if args.ship else ())]:
+    others = (*MADE, *(OTHERS if args.ship else ()))
+    for name in [*common.chosen(args, list(STENCILS)), *others]:
         found, left = measured_programs(name, args, pieces)
         programs += found
         figures = {why: figures.get(why, 0) + count for why, count in left.items()}

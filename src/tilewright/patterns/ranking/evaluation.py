@@ -58,23 +58,26 @@ def rows(qualities: Mapping[str, Sequence[RankingQuality]]) -> list[dict[str, An
 
 
 def leave_one_program_out(
-    programs: Sequence[MeasuredProgram], model: Callable[[], PerformanceModel]
+    programs: Sequence[MeasuredProgram],
+    model: Callable[[], PerformanceModel],
+    training: Sequence[MeasuredProgram] = (),
 ) -> list[RankingQuality]:
     """Rank each program with a model fitted to all programs of other names.
 
     Args:
         programs: measured programs; several sizes of a program have the same name.
         model: returns a new model, which is fitted once per name.
+        training: programs that are only learned from, not ranked.
 
     Raises:
-        PatternError: all programs have the same name.
+        PatternError: there is no program of another name to learn from.
     """
     found: dict[int, RankingQuality] = {}
     for name in dict.fromkeys(p.program for p in programs):
-        training = [p for p in programs if p.program != name]
-        if not training:
+        others = [p for p in (*programs, *training) if p.program != name]
+        if not others:
             raise PatternError(f"all programs are called {name}: measure one of another name")
-        learnt = fitted(model(), training)
+        learnt = fitted(model(), others)
         for i, p in enumerate(programs):
             if p.program == name:
                 found[i] = quality(p, learnt.predict(p.features))
