@@ -299,7 +299,7 @@ class TimeSearch:
         A second start is each large group's fastest plan with other points or steps.
         """
         most = max(self.times.spent, SEARCH.most_timed) + SEARCH.reshaping_effort
-        second = {each: self._alternative(each) for each in self._large(now)}
+        second = {each: self._alternative(each) for each in self.large(now)}
         found = self._climbed(now, most)
         other = self._climbed(self._made(second.get(each, each) for each in now.groups), most)
         faster = [
