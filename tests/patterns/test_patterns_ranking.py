@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tilewright.patterns.ranking import (
     FromRunTimes,
     MeasuredProgram,
     NearestNeighbours,
+    RandomisedTrees,
     TrendAndTrees,
     leave_one_program_out,
     quality,
@@ -179,11 +181,12 @@ def models():
     return {
         "knn": NearestNeighbours,
         "boosted": TrendAndTrees,
+        "forest": RandomisedTrees,
         "gp": lambda: FromRunTimes(GaussianProcess(folds=0, largest=60, most=120, steps=5)),
     }
 
 
-@pytest.mark.parametrize("name", ["knn", "boosted", "gp"])
+@pytest.mark.parametrize("name", ["knn", "boosted", "forest", "gp"])
 def test_models_rank_programs_that_they_have_not_seen(name):
     # Random order has correlation 0 and needs as many runs as random order.
     programs = [measured(letter, seed) for seed, letter in enumerate("ab")]
@@ -199,9 +202,17 @@ def test_a_trend_extends_beyond_what_was_seen():
     assert np.all(np.abs(np.log(predicted * beyond[:, 0])) < np.log(3))
 
 
-def test_performance_of_a_trend_is_positive():
+@pytest.mark.parametrize("model", [TrendAndTrees, RandomisedTrees])
+def test_performance_that_trees_learn_from_is_positive(model):
     with pytest.raises(tp.PatternError, match="a performance is 0; give positive"):
-        TrendAndTrees().fit(np.eye(2), [1.0, 0.0])
+        model().fit(np.eye(2), [1.0, 0.0])
+
+
+@pytest.mark.parametrize("model", [TrendAndTrees, RandomisedTrees])
+def test_trees_without_scikit_learn_say_what_to_install(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(tp.PatternError, match=r"tilewright\[prediction\].*NearestNeighbours"):
+        model().fit(np.eye(2), [1.0, 0.5])
 
 
 def test_the_summary_is_over_programs():

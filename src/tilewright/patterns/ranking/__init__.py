@@ -1,10 +1,10 @@
 """Ranking of derived programs before any of them runs, after Lift 2020, sections 5 to 8.
 
 The modules, in the order in which data flows: `points` (measured programs), `models` (the interface
-of models), `nearest` (the paper's model), `trend` (a linear trend and trees), `estimate` (an
-estimate without measurements), `evaluation` (how well a model ranks unseen programs), `trained`
-(models for C kernels, from measurements that ship with the package), `candidates` (the kernels of a
-program, and their ranking).
+of models), `nearest` (the paper's model), `forest` (randomised trees), `trend` (a linear trend and
+trees), `estimate` (an estimate without measurements), `evaluation` (how well a model ranks unseen
+programs), `trained` (models for C kernels, from measurements that ship with the package),
+`candidates` (the kernels of a program, and their ranking).
 """
 
 from tilewright.patterns.ranking.candidates import KernelCandidate, candidates, rank, table
@@ -19,6 +19,7 @@ from tilewright.patterns.ranking.evaluation import (
     rows,
     summary,
 )
+from tilewright.patterns.ranking.forest import RandomisedTrees
 from tilewright.patterns.ranking.models import (
     FromRunTimes,
     GeometricMean,
@@ -44,6 +45,7 @@ __all__ = [
     "MeasuredProgram",
     "NearestNeighbours",
     "PerformanceModel",
+    "RandomisedTrees",
     "RankingQuality",
     "RunTimeModel",
     "StaticEstimate",

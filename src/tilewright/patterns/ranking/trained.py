@@ -13,6 +13,7 @@ from pathlib import Path
 from tilewright.patterns import nodes as n
 from tilewright.patterns.ranking.cpu import CPU_FEATURES
 from tilewright.patterns.ranking.evaluation import fitted
+from tilewright.patterns.ranking.forest import RandomisedTrees
 from tilewright.patterns.ranking.models import GeometricMean, PerformanceModel
 from tilewright.patterns.ranking.nearest import NearestNeighbours
 from tilewright.patterns.ranking.points import MeasuredProgram, read_measured
@@ -32,10 +33,10 @@ def cpu_points() -> tuple[MeasuredProgram, ...]:
 def cpu_model(program: n.Pattern) -> tuple[PerformanceModel, str]:
     """Return the model for ranking a program's C kernels, and its name.
 
-    In evaluations on unseen programs, `TrendAndTrees` fitted to the other stencils ranked stencils
-    best. For other programs, its mean with `NearestNeighbours` was best, both fitted to programs
-    that are not stencils. `TrendAndTrees` needs scikit-learn; without it, `NearestNeighbours` ranks
-    all programs.
+    In evaluations on unseen programs, `RandomisedTrees` fitted to stencils ranked other stencils
+    best. For other programs, the mean of `TrendAndTrees` and `NearestNeighbours` was best, both
+    fitted to programs that are not stencils. Trees need scikit-learn; without it,
+    `NearestNeighbours` ranks all programs.
     """
     return _cpu_model(is_stencil(program), importlib.util.find_spec("sklearn") is not None)
 
@@ -51,17 +52,18 @@ def is_stencil(program: n.Pattern) -> bool:
 
 @cache
 def _cpu_model(stencil: bool, trees: bool) -> tuple[PerformanceModel, str]:
-    from tilewright.patterns.programs import STENCILS
+    from tilewright.patterns.programs import APPLICATIONS, LINEAR_ALGEBRA
 
+    others = {**LINEAR_ALGEBRA, **APPLICATIONS}
     points = cpu_points()
     if not trees:
         model: PerformanceModel = NearestNeighbours()
         called = "nearest neighbours"
     elif stencil:
-        points = tuple(p for p in points if p.program in STENCILS)
-        model, called = TrendAndTrees(), "a trend and trees"
+        points = tuple(p for p in points if p.program not in others)
+        model, called = RandomisedTrees(), "randomised trees"
     else:
-        points = tuple(p for p in points if p.program not in STENCILS)
+        points = tuple(p for p in points if p.program in others)
         model = GeometricMean((NearestNeighbours(), TrendAndTrees()))
         called = "nearest neighbours, a trend and trees"
     count = sum(len(p.seconds) for p in points)

@@ -1,0 +1,61 @@
+"""A model of performance that averages many randomised trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from tilewright.patterns.errors import PatternError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(eq=False)
+class RandomisedTrees:
+    """Extremely randomised trees of log performance (Geurts et al. 2006).
+
+    Fitting needs scikit-learn.
+
+    Args:
+        trees: the number of trees, whose predictions are averaged.
+        leaf: the minimum number of points per leaf; repeated times differ by some 10%.
+        seed: the seed of the splits.
+    """
+
+    trees: int = 300
+    leaf: int = 2
+    seed: int = 0
+
+    def fit(self, features: Any, performance: Any) -> Self:
+        """Fit the trees.
+
+        Args:
+            features: of shape (points, features), at least one point.
+            performance: of shape (points,), positive.
+
+        Raises:
+            PatternError: scikit-learn is not installed, or a performance is not positive.
+        """
+        try:
+            from sklearn.ensemble import ExtraTreesRegressor
+        except ImportError as error:
+            raise PatternError(
+                f"RandomisedTrees is fitted by scikit-learn, which cannot be imported ({error}): "
+                "pip install 'tilewright[prediction]', or use NearestNeighbours"
+            ) from error
+        wanted = np.asarray(performance, dtype=float)
+        if not (wanted > 0).all():
+            raise PatternError(f"a performance is {wanted.min():g}; give positive numbers only")
+        self.trees_ = ExtraTreesRegressor(
+            self.trees,
+            min_samples_leaf=min(self.leaf, max(1, len(wanted) // 2)),
+            random_state=self.seed,
+            n_jobs=1,
+        ).fit(np.asarray(features, dtype=float), np.log(wanted))
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """Return predicted performance, shape (n,), for features of shape (n, features)."""
+        return np.asarray(np.exp(self.trees_.predict(np.asarray(features, dtype=float))))
