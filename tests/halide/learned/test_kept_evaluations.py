@@ -56,11 +56,12 @@ def test_only_parts_that_changed_are_evaluated_again(monkeypatch):
     evaluator = Evaluator(made.algorithm, beam.machine)
     evaluated = []
     touched_by = ScheduledNest.touched_by
-    monkeypatch.setattr(
-        ScheduledNest,
-        "touched_by",
-        lambda nest, part: evaluated.append(part.func) or touched_by(nest, part),
-    )
+
+    def spy(nest, part):
+        evaluated.append(part.func)
+        return touched_by(nest, part)
+
+    monkeypatch.setattr(ScheduledNest, "touched_by", spy)
     evaluator.features(base)
     assert sorted(evaluated) == sorted(names)
     evaluated.clear()
