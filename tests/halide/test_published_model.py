@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from plugin_runs import existing
 
+from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.legality.check import check
@@ -34,6 +35,12 @@ def model(task):
 def planned(task):
     found = [p for fusion in get_args(Fusion) for p in plan(task, k=PLANS, fusion=fusion)]
     return [exact_size(each.schedule) for each in found]
+
+
+def test_a_task_for_a_cpu_is_refused():
+    weights = embedded_weights(existing("Anderson2021"))
+    with pytest.raises(TilewrightError, match="for GPUs, and the task is for .*target='cuda'"):
+        PublishedGpuModel(make_task(PIPELINE, target="host"), weights)
 
 
 def test_the_plan_is_the_one_with_the_least_cost(model, planned):

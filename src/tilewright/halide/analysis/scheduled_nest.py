@@ -204,7 +204,7 @@ class ScheduledNest:
         return Touched(self, Context(self.whole, body)).found
 
     def stored_bytes(self, func: int, box: Box) -> Bound:
-        """Return the bytes of the allocation of a Func of which `box` is touched."""
+        """Return the bytes allocated for a Func if `box` is touched."""
         size: Bound = float(self.analysis.view.algorithm.funcs[func].bytes)
         for extent in storage(self, func, box)[1]:
             size = size * extent

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
@@ -64,9 +65,13 @@ class PublishedGpuModel:
     _known: dict[Schedule, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read the pipeline as the released scheduler does."""
+        """Read the pipeline as the released scheduler does; errors if the machine is no GPU."""
         machine = self.task.machine
-        assert isinstance(machine, GpuMachine)
+        if not isinstance(machine, GpuMachine):
+            raise TilewrightError(
+                f"the published network is for GPUs, and the task is for {machine.name}: "
+                "give make_task(..., target='cuda', machine='a100') or another GPU"
+            )
         self.sms = machine.sms
         self.limits = GpuLimits(
             machine.sms,

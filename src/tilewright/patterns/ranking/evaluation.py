@@ -70,7 +70,7 @@ def leave_one_program_out(
         training: programs that are only learned from, not ranked.
 
     Raises:
-        PatternError: there is no program of another name to learn from.
+        PatternError: all programs have the same name, so none can be learned from.
     """
     found: dict[int, RankingQuality] = {}
     for name in dict.fromkeys(p.program for p in programs):

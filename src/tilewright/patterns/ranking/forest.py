@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from tilewright.patterns.errors import PatternError
+from tilewright.patterns.ranking.models import log_performance, scikit_learn_for
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -38,22 +38,16 @@ class RandomisedTrees:
         Raises:
             PatternError: scikit-learn is not installed, or a performance is not positive.
         """
-        try:
+        with scikit_learn_for("RandomisedTrees"):
             from sklearn.ensemble import ExtraTreesRegressor
-        except ImportError as error:
-            raise PatternError(
-                f"RandomisedTrees is fitted by scikit-learn, which cannot be imported ({error}): "
-                "pip install 'tilewright[prediction]', or use NearestNeighbours"
-            ) from error
-        wanted = np.asarray(performance, dtype=float)
-        if not (wanted > 0).all():
-            raise PatternError(f"a performance is {wanted.min():g}; give positive numbers only")
+
+        logs = log_performance(performance)
         self.trees_ = ExtraTreesRegressor(
             self.trees,
-            min_samples_leaf=min(self.leaf, max(1, len(wanted) // 2)),
+            min_samples_leaf=min(self.leaf, max(1, len(logs) // 2)),
             random_state=self.seed,
             n_jobs=1,
-        ).fit(np.asarray(features, dtype=float), np.log(wanted))
+        ).fit(np.asarray(features, dtype=float), logs)
         return self
 
     def predict(self, features: Any) -> Array:

@@ -6,10 +6,14 @@ with different numbers of operations can be compared (Lift 2020, section 5.1). L
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
+
+from tilewright.patterns.errors import PatternError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -34,6 +38,34 @@ class RunTimeModel(Protocol):
 
     def predict(self, X: Any) -> Array:
         """Return times of shape (n,) for features X of shape (n, features)."""
+
+
+@contextmanager
+def scikit_learn_for(model: str) -> Iterator[None]:
+    """Turn an import error of scikit-learn into one that says what to install.
+
+    Raises:
+        PatternError: scikit-learn cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise PatternError(
+            f"{model} is fitted by scikit-learn, which cannot be imported ({error}): "
+            "pip install 'tilewright[prediction]', or use NearestNeighbours"
+        ) from error
+
+
+def log_performance(performance: Any) -> Array:
+    """Return the logarithms of performance, shape (points,).
+
+    Raises:
+        PatternError: a performance is not positive.
+    """
+    wanted = np.asarray(performance, dtype=float)
+    if not (wanted > 0).all():
+        raise PatternError(f"a performance is {wanted.min():g}; give positive numbers only")
+    return np.asarray(np.log(wanted))
 
 
 @dataclass(eq=False)

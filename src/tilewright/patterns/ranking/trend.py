@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from tilewright.patterns.errors import PatternError
+from tilewright.patterns.ranking.models import log_performance, scikit_learn_for
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -56,20 +56,13 @@ class TrendAndTrees:
         Raises:
             PatternError: scikit-learn is not installed, or a performance is not positive.
         """
-        try:
+        with scikit_learn_for("TrendAndTrees"):
             from sklearn.ensemble import GradientBoostingRegressor
             from sklearn.linear_model import RidgeCV
             from sklearn.pipeline import make_pipeline
             from sklearn.preprocessing import StandardScaler
-        except ImportError as error:
-            raise PatternError(
-                f"TrendAndTrees is fitted by scikit-learn, which cannot be imported ({error}): "
-                "pip install 'tilewright[prediction]', or use NearestNeighbours"
-            ) from error
-        inputs, wanted = _logarithms(features), np.asarray(performance, dtype=float)
-        if not (wanted > 0).all():
-            raise PatternError(f"a performance is {wanted.min():g}; give positive numbers only")
-        logs = np.log(wanted)
+
+        inputs, logs = _logarithms(features), log_performance(performance)
         self.trend_ = make_pipeline(StandardScaler(), RidgeCV(PENALTIES)).fit(inputs, logs)
         self.trees_ = GradientBoostingRegressor(
             loss="huber",
