@@ -39,7 +39,7 @@ def planned(task):
 
 def test_a_task_for_a_cpu_is_refused():
     weights = embedded_weights(existing("Anderson2021"))
-    with pytest.raises(TilewrightError, match="for GPUs, and the task is for .*target='cuda'"):
+    with pytest.raises(TilewrightError, match=r"for GPUs, and the task is for .*target='cuda'"):
         PublishedGpuModel(make_task(PIPELINE, target="host"), weights)
 
 
