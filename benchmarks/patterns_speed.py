@@ -3,8 +3,8 @@
 Lift's eight stencils at `SIZES` squared, on one thread and on two:
 
 - ours: of the programs that `explore` derives, the best `TOP` are measured for that number of
-  threads (`tuning.tune_kernels`), and the fastest right one is kept. The default model for stencils ranks
-  them, fitted to the points in the package of all other stencils.
+  threads (`tuning.tune_kernels`), and the fastest right one is kept. They are ranked by the
+  default model for stencils, fitted to the points in the package of all other stencils.
 - plain C: ``support/plain_stencils.c``, the loops that a person would write first, compiled by
   ``gcc -O3 -march=native``; for two threads, the rows are shared out by OpenMP.
 - plain C with our flags: the same loops, compiled with the flags that our kernels get
