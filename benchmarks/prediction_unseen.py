@@ -76,32 +76,41 @@ def linear(train: Any, seconds: Any, queries: Any) -> Any:
     return np.exp(inputs(queries) @ weights)
 
 
+def fitted(data: dict[str, Any], seed: int, train: Any) -> Augmented:
+    """Our model of at most 75 numbers, fitted to these instances without a limit of time."""
+    model = Augmented(
+        features=tuple(data["features"]),
+        complexity=data["complexity"],
+        seed=seed,
+        max_seconds=None,
+    )
+    return model.fit(data["X"][train], data["y"][train])
+
+
+def scored(model: Augmented, data: dict[str, Any], train: Any, test: Any) -> dict[str, Any]:
+    """The figures of a model that was fitted to `train`, on the instances `test`."""
+    table, seconds = data["X"], data["y"]
+    queries, measured = table[test], seconds[test]
+    predicted = model.predict(queries)
+    low, high = model.predict_interval(queries, COVERAGE)
+    error = float(np.mean(np.abs(predicted / measured - 1)))
+    simple = linear(table[train], seconds[train], queries)
+    return {
+        "coverage": float(np.mean((low <= measured) & (measured <= high))),
+        "width": float(np.median(high / low)),
+        "score_log": interval_score(np.log(low), np.log(high), np.log(measured)),
+        "unsure": float(model.unsure(queries).mean()),
+        "error": error,
+        "blow_up": error / float(np.mean(np.abs(simple / measured - 1))),
+    }
+
+
 def figures(data: dict[str, Any], seed: int) -> dict[str, Any]:
     """The figures of every regime of one data set with one seed."""
-    found = {}
-    for regime, (train, test) in regimes(data, seed).items():
-        table, seconds = data["X"], data["y"]
-        model = Augmented(
-            features=tuple(data["features"]),
-            complexity=data["complexity"],
-            seed=seed,
-            max_seconds=None,
-        )
-        model.fit(table[train], seconds[train])
-        queries, measured = table[test], seconds[test]
-        predicted = model.predict(queries)
-        low, high = model.predict_interval(queries, COVERAGE)
-        error = float(np.mean(np.abs(predicted / measured - 1)))
-        simple = linear(table[train], seconds[train], queries)
-        found[regime] = {
-            "coverage": float(np.mean((low <= measured) & (measured <= high))),
-            "width": float(np.median(high / low)),
-            "score_log": interval_score(np.log(low), np.log(high), np.log(measured)),
-            "unsure": float(model.unsure(queries).mean()),
-            "error": error,
-            "blow_up": error / float(np.mean(np.abs(simple / measured - 1))),
-        }
-    return found
+    return {
+        regime: scored(fitted(data, seed, train), data, train, test)
+        for regime, (train, test) in regimes(data, seed).items()
+    }
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -207,10 +207,11 @@ class Dispatcher:
 
     def _take(self, entry: _Entry, estimates: Sequence[float]) -> None:
         """Take the fastest route by `estimates`; the default if none is a number."""
-        least = math.inf
-        for route, seconds in enumerate(estimates):
-            if seconds < least:  # false for what is not a number
-                least, entry.route = seconds, route
+        least = min(estimates)
+        if least != least:  # the first is not a number
+            least = min((s for s in estimates if s == s), default=math.inf)
+        if least < math.inf:
+            entry.route = estimates.index(least)
         entry.run = self._runs[entry.route]
 
     def _estimates(self, entry: _Entry) -> list[float]:

@@ -167,16 +167,16 @@ class _Costs:
                 f"and was given {len(args)}"
             )
         outlines: dict[str, Any] = {}
-        given: list[str] = []
+        given: list[float] = []
         for name, a in zip(self.names, args, strict=True):
-            if type(a) is np.ndarray:
+            if type(a) is _NDARRAY:
                 outlines[name] = outline(a, self.samples)
-                given.append("dense")
+                given.append(_DENSE)
                 continue
             # Lists have no shape; a route makes arrays of them.
-            array = np.asarray(a) if isinstance(a, list | tuple) else a
+            array = np.asarray(a) if isinstance(a, _LISTS) else a
             outlines[name] = outline(array, self.samples)
-            given.append("sparse" if is_sparse(array) else "dense")
+            given.append(_SPARSE if is_sparse(array) else _DENSE)
         try:
             query = self.describe(outlines)
         except (AttributeError, IndexError, TypeError, ValueError):
@@ -187,33 +187,34 @@ class _Costs:
                 f"these are not operands of {self.kernel}, which takes {', '.join(self.names)}: "
                 f"{shapes}"
             ) from None
-        values = [query[name] for name in self.features]
+        values = list(map(query.__getitem__, self.features))
         if self.places:
-            for one, storage in zip(outlines.values(), given, strict=True):
-                values += _sizes(one, storage)
-            result = None if self.result is None else self.result(query)
-            values += _sizes(result, _wanted(self.wanted, given))
+            for one, code in zip(outlines.values(), given, strict=True):
+                values += _sizes(one, code)
+            if self.result is None:
+                values += _NO_SIZES
+            else:
+                like = self.wanted == "like"
+                values += _sizes(self.result(query), min(given) if like else _CODES[self.wanted])
         return Forecast(query, *self.seconds(values))
 
 
 _RESULT = -1
-# What a matrix is stored as, among the values of a query; 0 where nothing is converted.
-_CODES = {"dense": 1.0, "sparse": 2.0, "any": 0.0}
+# What a matrix is stored as, among the values of a query; 0 where nothing is converted. The result
+# of ``like`` is dense if any operand is: it has the least code of the operands.
+_DENSE, _SPARSE = 1.0, 2.0
+_CODES = {"dense": _DENSE, "sparse": _SPARSE, "any": 0.0}
+_NO_SIZES = (1.0, 1.0, 1.0, 0.0)
+_NDARRAY, _LISTS = np.ndarray, (list, tuple)
 
 
-def _sizes(what: Any, storage: str) -> tuple[float, float, float, float]:
+def _sizes(what: Any, code: float) -> tuple[float, float, float, float]:
     """Return rows, columns, density and storage of a matrix's outline."""
-    if type(what) is Outline and len(what.shape) == 2:
+    try:
         m, n = what.shape
-        if m and n:
-            return m, n, what.nnz / (m * n), _CODES[storage]
-    return 1.0, 1.0, 1.0, 0.0
-
-
-def _wanted(wanted: Wanted, given: list[str]) -> str:
-    if wanted != "like":
-        return wanted
-    return "dense" if "dense" in given else "sparse"
+        return m, n, what.nnz / (m * n), code
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError):  # not a matrix, or empty
+        return _NO_SIZES
 
 
 def _operand_names(kernel: Kernel) -> list[str]:
@@ -240,8 +241,7 @@ def _runner(
 
     def run(*args: Any) -> Any:
         answer = build(dict(zip(names, args, strict=True)), whole)()
-        storage = _wanted(wanted, ["sparse" if is_sparse(a) else "dense" for a in args])
-        if storage == "sparse":
+        if wanted == "sparse" or (wanted == "like" and all(map(is_sparse, args))):
             return answer if is_sparse(answer) else csr(answer)
         return dense(answer) if is_sparse(answer) else answer
 

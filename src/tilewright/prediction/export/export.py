@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.export.dialects import C_DIALECT, PYTHON_DIALECT, Dialect
 from tilewright.prediction.models.augmented import Augmented
@@ -70,6 +72,44 @@ def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | 
             "",
         ]
     )
+
+
+# Our default model from its inputs: rows of terms and units, constants last, then outputs.
+SURFACE_C = """static double tilewright_surface(
+    const double *w, const double *u, int inputs, int terms, int hidden) {
+    const double *outputs = w + (terms + hidden) * (inputs + 1);
+    double z = 0.0, sum = 0.0, bent = 0.0;
+    for (int row = terms + hidden - 1; row >= 0; --row) {
+        const double *own = w + row * (inputs + 1);
+        z = own[inputs];
+        for (int i = 0; i < inputs; ++i) z += own[i] * u[i];
+        if (row < terms)
+            sum += exp(z);
+        else
+            bent += outputs[row - terms] * (1.0 - 2.0 / (1.0 + exp(2.0 * z)));
+    }
+    return terms == 1 ? exp(z + bent) : sum * exp(bent);
+}
+"""
+
+
+def packed_c(model: Augmented, name: str, table: str) -> tuple[str, list[float]]:
+    """Return a C function of `SURFACE_C`, and the numbers that it reads from `table`, an address.
+
+    Between calls of other work, numbers in one table are back in the cache sooner than the
+    instructions of `export_c` that hold them.
+    """
+    numbers = np.concatenate([part.ravel() for part in model.folded()]).tolist()
+    if not all(map(math.isfinite, numbers)):
+        raise PredictionError("the model holds a number that is not finite; fit it again")
+    body, arguments = _Body(C_DIALECT), _arguments(model)
+    columns = _with_expressions(model, body, arguments)
+    values = _inputs(model.inputs_, body, columns)
+    # An array of no elements is no C.
+    body.lines.append(f"const double u_[] = {{{', '.join(values) or '0.0'}}};")
+    shape = model.shape_
+    body.result = f"tilewright_surface({table}, u_, {shape.inputs}, {shape.terms}, {shape.hidden})"
+    return "\n".join(_c_function(name, body, arguments)), numbers
 
 
 def _c_function(name: str, body: _Body, arguments: Sequence[str]) -> list[str]:
@@ -304,11 +344,16 @@ def _printed(text: str, model: Estimator, dialect: Dialect, arguments: Sequence[
 
 def _trend(model: Augmented, body: _Body, arguments: Sequence[str]) -> str:
     """Our default model's statements, with the expressions that it uses."""
+    return _augmented(model, body, _with_expressions(model, body, arguments))
+
+
+def _with_expressions(model: Augmented, body: _Body, arguments: Sequence[str]) -> list[str]:
+    """Return the arguments, and the names of the expressions' values."""
     columns = list(arguments)
     for i, text in enumerate(model.expressions_):
         printed = _printed(text, model, body.dialect, arguments)
         columns.append(body.let(f"extra_{i}_", printed))
-    return _augmented(model, body, columns)
+    return columns
 
 
 def _unused(arguments: Sequence[str], body: _Body) -> list[str]:
