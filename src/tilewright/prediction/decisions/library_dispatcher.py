@@ -20,7 +20,15 @@ from tilewright.prediction.decisions.dispatcher import (
     merged_ranges,
 )
 from tilewright.prediction.decisions.selector import Selector
-from tilewright.prediction.decisions.signature import GLANCE, SAMPLES, Outline, is_sparse, outline
+from tilewright.prediction.decisions.signature import (
+    DENSE,
+    GLANCE,
+    SAMPLES,
+    SPARSE,
+    Outline,
+    is_sparse,
+    outline,
+)
 from tilewright.prediction.errors import PredictionError
 
 # Outside its data a model of log time is a straight line of log sizes, which is good enough to
@@ -108,7 +116,7 @@ class _Costs:
     ) -> None:
         self.names, self.samples, self.kernel = names, samples, kernel.name
         self.describe = kernel.describe
-        self.wanted = wanted
+        self.wanted_code, self.like = _CODES[wanted], wanted == "like"
         self.result = product_outline if result is None and kernel.name == "matmul" else result
         self.routes: list[tuple[str, dict[str, float]]] = []
         self.storages: list[str] = []
@@ -167,16 +175,10 @@ class _Costs:
                 f"and was given {len(args)}"
             )
         outlines: dict[str, Any] = {}
-        given: list[float] = []
         for name, a in zip(self.names, args, strict=True):
-            if type(a) is _NDARRAY:
-                outlines[name] = outline(a, self.samples)
-                given.append(_DENSE)
-                continue
             # Lists have no shape; a route makes arrays of them.
             array = np.asarray(a) if isinstance(a, _LISTS) else a
             outlines[name] = outline(array, self.samples)
-            given.append(_SPARSE if is_sparse(array) else _DENSE)
         try:
             query = self.describe(outlines)
         except (AttributeError, IndexError, TypeError, ValueError):
@@ -189,30 +191,28 @@ class _Costs:
             ) from None
         values = list(map(query.__getitem__, self.features))
         if self.places:
-            for one, code in zip(outlines.values(), given, strict=True):
-                values += _sizes(one, code)
-            if self.result is None:
-                values += _NO_SIZES
-            else:
-                like = self.wanted == "like"
-                values += _sizes(self.result(query), min(given) if like else _CODES[self.wanted])
+            code = self.wanted_code
+            for one in outlines.values():
+                values += _sizes(one)
+                # The result of ``like`` is dense if any operand is.
+                if code == SPARSE and self.like and getattr(one, "storage", DENSE) == DENSE:
+                    code = DENSE
+            values += _NO_SIZES if self.result is None else _sizes(self.result(query), code)
         return Forecast(query, *self.seconds(values))
 
 
 _RESULT = -1
-# What a matrix is stored as, among the values of a query; 0 where nothing is converted. The result
-# of ``like`` is dense if any operand is: it has the least code of the operands.
-_DENSE, _SPARSE = 1.0, 2.0
-_CODES = {"dense": _DENSE, "sparse": _SPARSE, "any": 0.0}
+# What the result is to be stored as; 0 where nothing is converted. ``like`` may become dense.
+_CODES = {"dense": DENSE, "sparse": SPARSE, "any": 0.0, "like": SPARSE}
 _NO_SIZES = (1.0, 1.0, 1.0, 0.0)
-_NDARRAY, _LISTS = np.ndarray, (list, tuple)
+_LISTS = (list, tuple)
 
 
-def _sizes(what: Any, code: float) -> tuple[float, float, float, float]:
+def _sizes(what: Any, code: float | None = None) -> tuple[float, float, float, float]:
     """Return rows, columns, density and storage of a matrix's outline."""
     try:
         m, n = what.shape
-        return m, n, what.nnz / (m * n), code
+        return m, n, what.nnz / (m * n), what.storage if code is None else code
     except (AttributeError, TypeError, ValueError, ZeroDivisionError):  # not a matrix, or empty
         return _NO_SIZES
 

@@ -16,18 +16,23 @@ _STEPS = 4
 GLANCE = 32
 
 
+# How an array is stored, as a number that models of conversions are chosen by.
+DENSE, SPARSE = 1.0, 2.0
+_NDARRAY = np.ndarray
+
+
 class Outline:
-    """An array's shape and number of non-zeros, instead of the array.
+    """An array's shape, number of non-zeros and storage, instead of the array.
 
     It has the attributes of a sparse array that `tilewright.prediction.kernels` needs to describe a
     query.
     """
 
-    __slots__ = ("nnz", "shape")
+    __slots__ = ("nnz", "shape", "storage")
     tocsr = toarray = None
 
-    def __init__(self, shape: tuple[int, ...], nnz: float) -> None:
-        self.shape, self.nnz = shape, nnz
+    def __init__(self, shape: tuple[int, ...], nnz: float, storage: float = DENSE) -> None:
+        self.shape, self.nnz, self.storage = shape, nnz, storage
 
 
 def outline(thing: Any, samples: int = SAMPLES) -> Any:
@@ -36,15 +41,16 @@ def outline(thing: Any, samples: int = SAMPLES) -> Any:
     Anything without a shape is returned unchanged. At least one non-zero is assumed, or half of
     what a single hit in the sample would imply.
     """
+    if type(thing) is _NDARRAY:
+        shape = thing.shape
+        return Outline(shape, _sampled(thing, samples)) if shape else thing
     shape = getattr(thing, "shape", None)
     if not shape:
         return thing
-    if type(thing) is np.ndarray:
-        return Outline(shape, _sampled(thing, samples))
     nnz = getattr(thing, "nnz", None)
-    if nnz is not None:
-        return Outline(shape, max(1, int(nnz)))
-    return Outline(shape, _sampled(thing, samples))
+    if nnz is None:
+        return Outline(shape, _sampled(thing, samples))
+    return Outline(shape, int(nnz) or 1, SPARSE if hasattr(thing, "toarray") else DENSE)
 
 
 def _sampled(array: Any, samples: int) -> float:
@@ -91,7 +97,8 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
         elif kind in _PLAIN:
             key += (kind, a)  # 1, 1.0 and True are equal, but not the same
         elif hasattr(a, "toarray") and (nnz := getattr(a, "nnz", None)) is not None:
-            key += (kind, a.shape, a.dtype, _bucket(nnz))
+            bucket = round(_STEPS * math.log2(nnz)) if nnz > 0 else -1
+            key += (kind, a.shape, a.dtype, bucket)
         elif isinstance(a, np.generic):
             key.append(a)
         elif hasattr(a, "shape"):
@@ -104,7 +111,3 @@ def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
 
 
 _PLAIN = frozenset({int, float, complex, bool, str, type(None)})
-
-
-def _bucket(count: float) -> int:
-    return round(_STEPS * math.log2(count)) if count > 0 else -1
