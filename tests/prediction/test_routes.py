@@ -20,6 +20,7 @@ from tilewright.prediction.decisions.library_dispatcher import (
     route_name,
 )
 from tilewright.prediction.decisions.selector import Modelled, Selector
+from tilewright.prediction.export.export import packed_c
 from tilewright.prediction.kernels import KernelVariant, kernel
 from tilewright.prediction.kernels.native import compiler
 
@@ -297,6 +298,51 @@ def test_one_compiled_call_gives_what_the_models_predict(parts):
     ]
     np.testing.assert_allclose(together([*query, 0.0])[0], expected, rtol=1e-9)
     assert np.isnan(together(["word", *query[1:], 0.0])[0][0])  # type: ignore[list-item]
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+@pytest.mark.parametrize("limit", [8, 24, 75, 150])
+def test_models_in_one_table_predict_what_each_does_alone(limit):
+    """Of one term or several, with and without hidden units and expressions."""
+    table = drawn()
+    seconds = 1e-6 * (1 + table[:, 0] * table[:, 3]) + 2e-10 * table[:, :3].prod(axis=1)
+    models = [
+        Augmented(features=FEATURES, folds=2, max_parameters=limit, max_seconds=0.0, **more).fit(
+            table, seconds
+        )
+        for more in ({}, {"complexity": "m*n*k"}, {"work": ("1 + m * d1",)})
+    ]
+    assert any(model.expressions_ for model in models) or limit == 8
+    source, numbers = packed_c(models[0], "first", "(numbers + 3)")
+    assert "tilewright_surface((numbers + 3), " in source
+    assert len(numbers) == models[0].shape_.count
+    together = compile_together([ModelCall(model, FEATURES) for model in models], FEATURES)
+    for query in (*table[:20], [1e9, 1e-9, 1.0, 1e-12, 1.0]):
+        found, _ = together(query)
+        with np.errstate(over="ignore"):
+            expected = [model.predict([query])[0] for model in models]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    models[0]._ready[0][0, 0] = models[0].theta_[0] = np.nan
+    with pytest.raises(PredictionError, match="not finite"):
+        packed_c(models[0], "first", "numbers")
+
+
+@pytest.mark.parametrize("sparse", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_a_result_like_its_operands_is_converted_where_they_say(selector, parts, sparse):
+    rng = np.random.default_rng(0)
+    dense = [rng.uniform(size=(64, 64)) for _ in range(2)]
+    operands = [csr_array(a) if s else a for a, s in zip(dense, sparse, strict=True)]
+    costs = dispatcher(kernel("matmul"), selector, wanted="like").decision(*operands).seconds
+    free = dispatcher(kernel("matmul"), selector, wanted="any").decision(*operands).seconds
+    more = {route: costs[route] - free[route] for route in costs}
+    both, size = all(sparse), [(64, 64, 1.0)]
+    paid = {
+        "numpy": parts["to_sparse"].predict(size)[0] if both else 0.0,
+        "scipy_sparse": 0.0 if both else parts["to_dense"].predict(size)[0],
+    }
+    for name, expected in paid.items():
+        (route,) = [r for r in more if r.split()[0] == name and not r.endswith("=2")][:1]
+        assert more[route] == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 def test_extra_costs_are_added_where_they_apply_and_ranges_are_compared(parts, monkeypatch):
