@@ -23,6 +23,7 @@ from tilewright.prediction.decisions.selector import Modelled, Selector
 from tilewright.prediction.export.export import packed_c
 from tilewright.prediction.kernels import KernelVariant, kernel
 from tilewright.prediction.kernels.native import compiler
+from tilewright.prediction.models.surface import Shape
 
 FEATURES = ("m", "n", "k", "d1", "d2")
 
@@ -325,6 +326,19 @@ def test_models_in_one_table_predict_what_each_does_alone(limit):
     models[0]._ready[0][0, 0] = models[0].theta_[0] = np.nan
     with pytest.raises(PredictionError, match="not finite"):
         packed_c(models[0], "first", "numbers")
+
+
+@pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+@pytest.mark.parametrize(("terms", "hidden"), [(1, 0), (1, 2), (3, 0), (3, 2)])
+def test_every_shape_of_a_model_is_compiled_to_what_it_predicts(terms, hidden):
+    model = fitted(lambda m, n, k, d1, d2: 1e-6 * m * n * d2)
+    model.shape_ = Shape(len(model.inputs_), terms, hidden)
+    model.theta_ = np.random.default_rng(terms + hidden).normal(size=model.shape_.count)
+    model._prepare()
+    together = compile_together([ModelCall(model, FEATURES)], FEATURES)
+    for query in drawn(20):
+        found, _ = together(query)
+        np.testing.assert_allclose(found, model.predict([query]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("sparse", [(0, 0), (1, 0), (0, 1), (1, 1)])
