@@ -145,6 +145,14 @@ GOALS = {
         "coverage_outside": ">= 0.85",
         "worst_blow_up": "<= 3",
     },
+    "prediction_public": {
+        "vs_gp": ">= 1.1",
+        "auto_vs_best_of_peers": ">= 1.0",
+        "coverage_inside": ">= 0.85",
+        "coverage_gap": ">= 0.85",
+        "coverage_outside": ">= 0.85",
+        "worst_blow_up": "<= 3",
+    },
     "prediction_unseen": {
         "coverage_inside": ">= 0.85",
         "coverage_gap": ">= 0.85",

@@ -17,6 +17,7 @@ from tilewright.prediction import (
     Boosted,
     C,
     Estimator,
+    Forest,
     GaussianProcess,
     PredictionError,
     load,
@@ -207,13 +208,24 @@ def test_scikit_learn_can_validate_it():
     assert scores.shape == (3,)
 
 
-def test_scikit_learns_own_checks_pass():
+@pytest.mark.parametrize(
+    "model",
+    [
+        Augmented(max_seconds=0.0),
+        Forest(trees=20, folds=0),
+        pytest.param(Boosted(folds=0), marks=pytest.mark.thorough),
+        pytest.param(GaussianProcess(folds=0), marks=pytest.mark.thorough),
+        pytest.param(Auto(), marks=pytest.mark.thorough),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_scikit_learns_own_checks_pass(model):
     """Each of the checks that scikit-learn has for any regressor."""
     from sklearn.utils.estimator_checks import check_estimator
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = check_estimator(Augmented(max_seconds=0.0), on_fail=None)
+        found = check_estimator(model, on_fail=None)
     failed = {r["check_name"]: r["exception"] for r in found if r["status"] == "failed"}
     assert not failed
     assert sum(r["status"] == "passed" for r in found) > 40
