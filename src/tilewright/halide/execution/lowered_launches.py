@@ -157,7 +157,7 @@ class _Scope:
         return _METADATA.sub(self._metadata, text)
 
     def _metadata(self, match: re.Match[str]) -> str:
-        box = self._boxes.get(re.sub(r"\$\d+$", "", match[2]), ())
+        box = self._boxes.get(match[2], ())
         dimension = int(match[3])
         if dimension >= len(box):
             raise _UnknownError(match[0])

@@ -25,8 +25,11 @@ from tilewright.measure import collection_paused
 # Number of additional schedules to plan if Halide refuses all requested ones.
 ALTERNATIVES = 5
 SIOUTAS: Objective = "sioutas"
+# Halide's messages about a thread's storage without a constant size. The number after the Func's
+# name is that of a Tuple's value.
 _UNBOUNDED = re.compile(
-    r"unable to infer constant upper bound on extent of realization ([\w.]+?)(?:\$\d+)?\."
+    r"(?:constant upper bound on extent of realization|Allocation) "
+    r"([A-Za-z_][\w$]*)(?:\.\d+)?(?:\. Use| has a dynamic size)"
 )
 
 
