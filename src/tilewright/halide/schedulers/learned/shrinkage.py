@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.halide.schedulers.learned.cost_model import Array, CorrectionModel, fitted
 
@@ -38,7 +39,7 @@ class Training:
     families: Sequence[str]
     names: Sequence[str]
 
-    def only(self, used: Array) -> Training:
+    def only(self, used: npt.NDArray[np.bool_]) -> Training:
         """Return the labels where `used` (booleans) is true."""
         return Training(
             self.rows[used],
