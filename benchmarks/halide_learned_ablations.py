@@ -14,7 +14,7 @@ interleaved rounds. A row is a program; keys of the summary:
 - ``absent``: ideas of Adams 2019, Anderson 2021 and others that the search does not have.
 
 Only `PROGRAMS` are searched by default, of which compiling some 30 schedules takes a minute each;
-``--only`` chooses others. With the defaults, this takes about 17 minutes on a quiet machine, and
+``--only`` chooses others. With the defaults, this takes an estimated 17 minutes when quiet, and
 continues where it was stopped.
 """
 
