@@ -10,8 +10,10 @@ those with fewer than `LEAST` labels.
 - ``ordering``: share of pairs that differ by 1.3 or more in time and are ordered right;
 - ``regret``: time of the schedule that is predicted to be the fastest, over the fastest one's.
 
-Keys that end in ``_prior`` are of the analytic model alone, in ``_roofline`` of the features'
-own simple model, in ``_array`` of the correction of the latter, which rates all sizes at once.
+Keys that end in ``_prior`` are of the analytic model alone, in ``_unshrunk`` of its correction at
+full weight, in ``_roofline`` of the features' own simple model, in ``_array`` of the correction of
+the latter, which rates all sizes at once. ``weight`` is what cross-validation over the other
+programs chose for the correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`).
 ``--train`` fits the model to everything and writes the file that the package ships.
 """
 
@@ -37,7 +39,7 @@ Data = dict[str, Any]
 LEAST = 6  # labels of a pipeline
 NOISY = 1.25  # the anchor's second copy over the first, at most, or the inverse
 APART = 1.3  # pairs of times that count for the ordering
-KINDS = ("", "_prior", "_array", "_roofline")
+KINDS = ("", "_prior", "_unshrunk", "_array", "_roofline")
 SEED = 0
 
 
@@ -144,17 +146,26 @@ class Labels:
         self.prior = np.log([row["prior"] for _, row in rows])
         self.roofline = np.log([row["roofline"] for _, row in rows])
 
-    def fit(self, train: Any, array: bool, seed: int = SEED, **options: Any) -> Any:
-        """A model of some labels: of the analytic time, or of the roofline alone."""
-        from tilewright.halide.schedulers.learned.cost_model import fitted
+    def fit(self, train: Any, array: bool, seed: int = SEED) -> Any:
+        """A model of some labels: of the analytic time, or of the roofline alone.
+
+        Its weight is chosen by cross-validation over the programs of these labels only.
+        """
+        from tilewright.halide.schedulers.learned.shrinkage import shrunk
+
+        return shrunk(self.training(array).only(train), seed)
+
+    def training(self, array: bool) -> Any:
+        """All labels, to correct the analytic time or the roofline alone."""
         from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
         from tilewright.halide.schedulers.learned.part_features import NAMES
+        from tilewright.halide.schedulers.learned.shrinkage import Training
 
         names = NAMES if array else PRIOR_NAMES
         base = self.roofline if array else self.prior
+        families = [program_of(group) for group in self.groups]
         rows = self.rows[:, : len(names)]
-        groups = [group for group, used in zip(self.groups, train, strict=True) if used]
-        return fitted(rows[train], (self.times - base)[train], groups, names, seed=seed, **options)
+        return Training(rows, self.times - base, base, self.groups, families, names)
 
     def predicted(self, model: Any, array: bool) -> Any:
         """Logarithms of times by a model."""
@@ -180,8 +191,10 @@ def held_out(labels: Labels, name: str) -> Data:
     test = labels.of == name
     others = np.array([program_of(group) != program_of(name) for group in labels.groups])
     made = {array: labels.fit(others, array) for array in (False, True)}
+    full = labels.training(False).only(others).model(SEED)
     costs = {
         "": labels.predicted(made[False], False)[test],
+        "_unshrunk": labels.predicted(full, False)[test],
         "_prior": labels.prior[test],
         "_array": labels.predicted(made[True], True)[test],
         "_roofline": labels.roofline[test],
@@ -189,6 +202,7 @@ def held_out(labels: Labels, name: str) -> Data:
     times = labels.times[test]
     off = times - costs[""]
     row: Data = {"program": name, "labels": int(test.sum()), "residual": float(off.std())}
+    row |= {"weight": made[False].weight, "weight_array": made[True].weight}
     for kind, cost in costs.items():
         right, count = ordering(cost, times)
         row[f"spearman{kind}"] = float(spearmanr(cost, times).statistic)
@@ -221,6 +235,8 @@ def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
             min(r["ratio"] for r in found[row["program"]]["rows"]) for row in rows
         ),
     }
+    for key in ("weight", "weight_array"):
+        result[f"{key}_mean"] = statistics.fmean(row[key] for row in rows)
     result["residual"] = math.sqrt(statistics.fmean(row["residual"] ** 2 for row in rows))
     for kind in KINDS:
         spearman = [row[f"spearman{kind}"] for row in rows]

@@ -70,10 +70,10 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
     pipeline = PROGRAMS[name].pipeline(small)
     lowered = 0.0
 
-    def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
+    def refusal(schedule: Schedule, algorithm: Algorithm, threads: int | None = None) -> str:
         nonlocal lowered
         began = common.cpu_seconds()
-        reason = lowering.refusal(schedule, algorithm)
+        reason = lowering.refusal(schedule, algorithm, threads)
         lowered += common.cpu_seconds() - began
         return reason
 

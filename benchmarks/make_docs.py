@@ -111,6 +111,8 @@ GOALS = {
         "spearman_min": ">= 0.6",
         "ordering_rate": ">= 0.93",
         "top1_regret": "<= 1.15",
+        "spearman_median_prior": "<= spearman_median",
+        "top1_regret_prior": ">= top1_regret",
     },
     "halide_learned_host": {
         "our_failures": "<= 0",

@@ -31,7 +31,7 @@ def refuse(monkeypatch, count):
     """Halide refuses the first `count` different schedules; gives those it was asked about."""
     asked = []
 
-    def refusal(schedule, algorithm):
+    def refusal(schedule, algorithm, threads=None):
         if schedule not in asked:
             asked.append(schedule)
         return "not today" if asked.index(schedule) < count else ""

@@ -121,6 +121,9 @@ def test_tolerance_depends_on_the_computation():
     assert rounded.outliers > 0
     compared = of(lambda v: hl.select(hl.cast(hl.Float(32), v) > 1.5, 2, 3))
     assert compared.outliers > 0
+    saturated = of(lambda v: hl.saturating_cast(hl.Int(32), hl.cast(hl.Float(32), v) * 1.5))
+    assert saturated.outliers > 0
+    assert of(lambda v: hl.saturating_cast(hl.UInt(8), hl.cast(hl.Int(32), v) * 3)) == Tolerance()
     double = of(lambda v: hl.sqrt(hl.cast(hl.Float(64), v)))
     assert double.relative < 1e-8
     assert double.outliers == 0

@@ -52,6 +52,13 @@ def test_the_same_seed_gives_the_same_schedules():
     assert runs[0] != [s.schedule for s in searched(stencils(), seed=1)[1]]
 
 
+def test_the_models_error_is_in_the_note():
+    made = stencils()
+    state = searched(made)[1][0]
+    planned = scheduler.planned_state(state, None, made, 0.2)
+    assert "give or take 22%" in planned.notes[0]
+
+
 def test_the_effort_is_counted():
     search, states = searched(stencils())
     assert len(states) <= search.structures <= LITTLE.structures + 1

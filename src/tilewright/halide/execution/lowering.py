@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.halide.execution.inputs import InputError
+from tilewright.halide.execution.lowered_launches import lowered_launches
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Schedule, ScheduleError
@@ -29,6 +30,7 @@ LOSES_UPDATES = (
     "Halide does not use atomic additions for a reduction that several threads update, and its "
     "fallback loses updates; keep the reduction's loops serial"
 )
+TOO_MANY_THREADS = "Halide launches too many threads"
 # CPU seconds; lowering a network of 535 Funcs takes 4 s on a slow processor.
 LOWERING_SECONDS = 30
 LOWERING_BYTES = 8_000_000_000  # lowering that network takes 0.3 GB
@@ -37,9 +39,11 @@ LOWERING_BYTES = 8_000_000_000  # lowering that network takes 0.3 GB
 _OPENCL = ("OpenCL", "CLDoubles", "CLHalf", "CLAtomics64")
 
 
-def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
+def refusal(schedule: Schedule, algorithm: Algorithm, threads: int | None = None) -> str:
     """Return why Halide refuses to lower a schedule for its target; empty if it lowers.
 
+    A schedule for a GPU is also refused, with `TOO_MANY_THREADS` at the start of the reason, if
+    Halide launches more than `threads` threads per block at the pipeline's estimates.
     If the pipeline's parameters cannot be rebuilt here (see `describe_inputs`), the schedule cannot
     be checked and counts as lowered. A schedule for CUDA is lowered for OpenCL, which differs only
     after the kernels' statements are complete. If that is refused, it is lowered for CUDA.
@@ -50,11 +54,11 @@ def refusal(schedule: Schedule, algorithm: Algorithm) -> str:
     as_opencl = _as_opencl(target)
     for each in (target,) if as_opencl is None else (as_opencl, target):
         try:
-            reason = _limited(partial(_refusal, schedule, algorithm, each))
+            reason = _limited(partial(_refusal, schedule, algorithm, each, threads))
         except ForkedCallError as error:
             return f"lowering failed: {error}"  # as it would for CUDA
-        if not reason:
-            return ""
+        if not reason or reason.startswith(TOO_MANY_THREADS):
+            return reason
     return reason
 
 
@@ -72,18 +76,38 @@ def _as_opencl(target: hl.Target) -> hl.Target | None:
     return target
 
 
-def _refusal(schedule: Schedule, algorithm: Algorithm, target: hl.Target) -> str:
+def _refusal(
+    schedule: Schedule, algorithm: Algorithm, target: hl.Target, threads: int | None
+) -> str:
     import halide as hl
 
     try:
         module = _lowered(schedule, algorithm, target)
         if is_atomic(schedule) and _loses_updates(module, floats="opencl" in schedule.target):
             return LOSES_UPDATES
+        if threads is not None and is_gpu(schedule.target):
+            return _too_many_threads(module, algorithm, threads)
     except InputError:
         return ""
     except (hl.HalideError, RuntimeError) as error:
         text = " ".join(str(error).split())
         return text.removeprefix("Error: ") or type(error).__name__
+    return ""
+
+
+def _too_many_threads(module: hl.Module, algorithm: Algorithm, most: int) -> str:
+    """Return the first launch with more than `most` threads per block; empty if there is none."""
+    inputs = make_inputs(algorithm)
+    boxes = {buffer.name: buffer.dims for buffer in inputs.buffers}
+    boxes |= {output.name: output.dims for output in inputs.outputs}
+    spans = {name: [(span.min, span.extent) for span in box] for name, box in boxes.items()}
+    for launch in lowered_launches(_statement(module), spans):
+        if launch.per_block > most:
+            shape = " x ".join(map(str, launch.threads))
+            return (
+                f"{TOO_MANY_THREADS}: {launch.kernel} has {shape} per block, "
+                f"and the maximum is {most}"
+            )
     return ""
 
 
@@ -145,10 +169,15 @@ def _loses_updates(module: hl.Module, *, floats: bool) -> bool:
 
     If `floats` is false, additions of floats are ignored.
     """
+    text = _statement(module)
+    return " old_val = " in text or (floats and " old_val.f = " in text)
+
+
+def _statement(module: hl.Module) -> str:
+    """Return the lowered statement as Halide prints it, with the kernels' code as bytes."""
     import halide as hl
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "module.stmt")
         module.compile({hl.OutputFileType.stmt: str(path)})
-        text = path.read_bytes()
-    return b" old_val = " in text or (floats and b" old_val.f = " in text)
+        return path.read_bytes().decode("latin-1")

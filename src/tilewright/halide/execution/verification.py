@@ -83,7 +83,11 @@ def _decides(node: Expr) -> bool:
         from_float = any(_is_float(arg.type) for arg in node.args)
         to_integer = node.name == "cast" and not _is_float(node.type)
         return from_float and (to_integer or node.name in _COMPARISONS)
-    return isinstance(node, Call) and _is_float(node.type) and node.name.startswith(_ROUNDERS)
+    if not isinstance(node, Call):
+        return False
+    if node.name == "saturating_cast" and not _is_float(node.type):
+        return any(_is_float(arg.type) for arg in node.args)
+    return _is_float(node.type) and node.name.startswith(_ROUNDERS)
 
 
 def _is_float(kind: Type) -> bool:

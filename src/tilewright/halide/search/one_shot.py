@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.halide.execution.lowering import refusal
+from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.constant_extents import bounded_registers, bounded_threads
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
-from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler, naive
+from tilewright.halide.schedulers.registry import (
+    Fusion,
+    Objective,
+    Scheduler,
+    device_limits,
+    naive,
+    why_illegal,
+)
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
 from tilewright.measure import collection_paused
@@ -16,6 +25,12 @@ from tilewright.measure import collection_paused
 # Number of additional schedules to plan if Halide refuses all requested ones.
 ALTERNATIVES = 5
 SIOUTAS: Objective = "sioutas"
+# Halide's messages about a thread's storage without a constant size. The number after the Func's
+# name is that of a Tuple's value.
+_UNBOUNDED = re.compile(
+    r"(?:constant upper bound on extent of realization|Allocation) "
+    r"([A-Za-z_][\w$]*)(?:\.\d+)?(?:\. Use| has a dynamic size)"
+)
 
 
 # The many small objects of an analysis live until the end: looking for garbage among them takes a
@@ -71,10 +86,41 @@ def plan_checked(
 def _first_lowered(
     task: Task, planned: Sequence[PlannedSchedule], refusals: list[str]
 ) -> list[PlannedSchedule]:
-    """Return the schedules from the first that lowers on; append reasons to `refusals`."""
+    """Return the schedules from the first that lowers on; append reasons to `refusals`.
+
+    Schedules are mended first (`_mended`).
+    """
+    threads = device_limits(task).threads_per_block if task.gpu else None
     for i, each in enumerate(planned):
-        reason = refusal(each.schedule, task.algorithm)
+        reason = refusal(each.schedule, task.algorithm, threads)
+        mended = _mended(task, each, reason, threads) if reason and task.gpu else None
+        if mended is not None:
+            return [mended, *planned[i + 1 :]]
         if not reason:
             return list(planned[i:])
         refusals.append(reason)
     return []
+
+
+def _mended(
+    task: Task, planned: PlannedSchedule, reason: str, threads: int | None
+) -> PlannedSchedule | None:
+    """Return a schedule for a GPU with constant extents where Halide finds none, if it lowers."""
+    schedule = planned.schedule
+    changes: list[str] = []
+    while reason:
+        registers = _UNBOUNDED.search(reason)
+        mended = None
+        if reason.startswith(TOO_MANY_THREADS):
+            mended = bounded_threads(schedule, task.algorithm)
+            changes.append(f"the thread loops in blocks are split by constants ({reason})")
+        elif registers:
+            name = registers[1]
+            mended = bounded_registers(schedule, task.algorithm, name)
+            changes.append(f"the extents of {name} are promised to Halide, which finds none")
+        if mended is None or why_illegal(mended, task):
+            return None
+        schedule = mended
+        reason = refusal(schedule, task.algorithm, threads)
+    note = f"Changed after planning: {'; '.join(changes)}."
+    return replace(planned, schedule=schedule, notes=(*planned.notes, note))

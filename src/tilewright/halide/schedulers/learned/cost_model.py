@@ -5,8 +5,9 @@ nest. Only differences between schedules of one pipeline matter: the mean of eac
 is subtracted before fitting. There are two corrections. One corrects the roofline of the features,
 to rate many sizes at once; the other corrects the analytic model's time, to choose among schedules.
 Each is the mean of an ensemble of boosted trees, whose members are fitted to different bootstrap
-samples of pipelines. Their standard deviation is the uncertainty. Fitting needs scikit-learn; using
-a model needs only NumPy.
+samples of pipelines. Their standard deviation is the uncertainty. The mean is multiplied by a
+weight that is chosen on held-out pipelines (`shrinkage`) and may be 0. Fitting needs scikit-learn;
+using a model needs only NumPy.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
@@ -124,10 +125,15 @@ def _rounded(value: float) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class CorrectionModel:
-    """The correction of one predicted time, as a function of the features in `names`."""
+    """The correction of one predicted time, as a function of the features in `names`.
+
+    The mean over members is multiplied by `weight` (see `shrinkage`). Without members, nothing is
+    corrected.
+    """
 
     names: tuple[str, ...]
     members: tuple[BoostedTrees, ...]
+    weight: float = 1.0
 
     def correction(self, rows: Array) -> Correction:
         """Return the corrections for features of shape (N, `len(names)`).
@@ -138,19 +144,21 @@ class CorrectionModel:
             raise ValueError(
                 f"{rows.shape[1]} features are given, but the model has {len(self.names)}"
             )
-        each = np.stack([member(rows) for member in self.members])
+        if not self.members:
+            return Correction(np.zeros(len(rows)), np.zeros(len(rows)))
+        each = self.weight * np.stack([member(rows) for member in self.members])
         return Correction(each.mean(axis=0), each.std(axis=0))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the correction as JSON data."""
         members = [member.to_dict() for member in self.members]
-        return {"names": list(self.names), "members": members}
+        return {"names": list(self.names), "weight": self.weight, "members": members}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CorrectionModel:
         """Return the inverse of `to_dict`."""
         members = tuple(BoostedTrees.from_dict(member) for member in data["members"])
-        return cls(tuple(data["names"]), members)
+        return cls(tuple(data["names"]), members, float(data.get("weight", 1.0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,8 @@ def plan_learned(
     chosen = Chosen(task.algorithm)
     for state in states[: TRIED * k]:
         if len(chosen.accepted) < k:
-            planned = planned_state(state, starts.get(state.schedule), task)
+            residual = search.model.residual
+            planned = planned_state(state, starts.get(state.schedule), task, residual)
             if planned is not None:
                 chosen.offer(planned)
     found = chosen.best(k)
@@ -87,23 +88,26 @@ def plan_learned(
 
 
 def planned_state(
-    state: State, known: PlannedSchedule | None, task: Task
+    state: State, known: PlannedSchedule | None, task: Task, residual: float = 0.0
 ) -> PlannedSchedule | None:
-    """Return the plan of a state, adapted to the sizes of the task; None if it is illegal."""
+    """Return the plan of a state, adapted to the sizes of the task; None if it is illegal.
+
+    `residual` is the model's error on other pipelines, a standard deviation of logarithms.
+    """
     if known is not None:
         return known
     schedule, doubts = sized(replace(state.schedule, target=task.target), task)
     if why_illegal(schedule, task):
         return None
     groups = nest_groups(schedule, task.algorithm)
-    return PlannedSchedule(schedule, groups, state.seconds, (*_words(state), *doubts))
+    return PlannedSchedule(schedule, groups, state.seconds, (*_words(state, residual), *doubts))
 
 
-def _words(state: State) -> tuple[str, ...]:
+def _words(state: State, residual: float) -> tuple[str, ...]:
     """Return the notes on a state for reports."""
     kinds = Counter(type(move).__name__ for move in state.moves)
     made = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    off = 100 * (math.exp(state.spread) - 1)
+    off = 100 * (math.exp(math.hypot(state.spread, residual)) - 1)
     seconds = f"The learned model expects {1e3 * state.seconds:.3g} ms, give or take {off:.0f}%."
     return (seconds, f"Moves from the analytic schedule: {made}.") if made else (seconds,)
 
