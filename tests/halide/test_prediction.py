@@ -285,8 +285,8 @@ def test_a_kernel_is_a_group_with_its_launch():
     # The update reads the image that it adds to; the first stage reads another and writes.
     size = 4 * 4096 * 2048 / task.machine.memory_bandwidth / GpuConstants().memory_share
     launch = 3e-6 + GpuConstants().kernel_cycles / task.machine.clock_hz
-    assert first.seconds == pytest.approx(launch + 2 * size, rel=0.02)
-    assert second.seconds == pytest.approx(launch + 2 * size, rel=0.02)
+    assert first.seconds == pytest.approx(launch + 2 * size, rel=0.04)
+    assert second.seconds == pytest.approx(launch + 2 * size, rel=0.04)
 
 
 def test_a_tuned_plan_gets_the_tile_and_time_of_its_own():

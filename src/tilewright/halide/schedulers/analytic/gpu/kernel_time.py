@@ -50,7 +50,8 @@ class KernelCounts:
     Attributes:
         instructions: Warp instructions issued.
         special: Warp instructions of special functions.
-        sectors: Sectors of cache lines that the warps' memory accesses touch.
+        sectors: Sectors of cache lines that the warps' memory accesses touch, times
+            `store_sectors` for stores.
         passes: Passes through the banks of shared memory.
         l2_bytes: Bytes from and to L2.
         path: Instructions that wait for the one before.
@@ -96,8 +97,9 @@ def kernel_counts(
         for access in stage.accesses:
             times = stage.warps * access.count
             if access.place == "memory":
-                sectors += times * access.touched.sectors
-                stored += times * access.touched.sectors if access.store else 0.0
+                touched = times * access.touched.sectors
+                sectors += c.store_sectors * touched if access.store else touched
+                stored += touched if access.store else 0.0
             else:
                 passes += times * access.touched.passes
     misses, waits = _misses(kernel, resident, machine, c)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.plan import PlannedSchedule, RunnerUp
@@ -33,6 +32,7 @@ from tilewright.halide.schedulers.analytic.gpu.changes import (
 )
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, TimedGroup
+from tilewright.halide.schedulers.analytic.gpu.merging import merged_options, only_readers
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
 from tilewright.halide.schedulers.analytic.gpu.recomputing import cuts
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -40,8 +40,6 @@ from tilewright.halide.schedulers.diversity import LEAST_SHARE
 
 # Points per thread along x and y that every large group is tried with first (chosen).
 FIRST_POINTS = ((1, 4), (2, 2))
-# Options that merged groups are tried with (chosen).
-MERGED: tuple[dict[str, Any], ...] = ({"points": (1, 4)}, {"points": (1, 2)}, {})
 # Points per thread that groups which would spill are tried with at the end (chosen).
 FEWER_POINTS = ((1, 2), (2, 1), (1, 1))
 # Limits of the threads per block that are tried at the end (chosen).
@@ -229,7 +227,7 @@ class TimeSearch:
             refused.add(group)
             kept = [each for each in now.groups if each not in (producer, reader)]
             limit = max(producer.registers, reader.registers, SEARCH.most_estimated_registers)
-            for changes in MERGED:
+            for changes in merged_options(self.search.analysis, group):
                 if len(group.members) > self._left(most):
                     break
                 (tried,) = self._timed([(group, replace(self.first, **changes))])
@@ -240,22 +238,15 @@ class TimeSearch:
                         break
 
     def _pairs(self, now: TimedSchedule) -> list[tuple[TimedGroup, TimedGroup, Group]]:
-        """Return the groups that one other group reads, with that and both as a single group.
+        """Return the groups to merge and both as a single group, the slowest first.
 
-        The pairs that take longest come first, and those that take too little time are omitted.
+        Those that take too little time are omitted.
         """
-        owner = {name: each for each in now.groups for name in each.group.members}
-        found = []
-        for each in now.groups:
-            readers = [
-                owner[n] for n in self.search.view.consumers[each.group.output] if n in owner
-            ]
-            others = [reader for reader in readers if reader is not each]
-            if others and all(reader is others[0] for reader in others):
-                inside = {*each.group.members, *others[0].group.members[:-1]}
-                members = (*sorted(inside, key=self._order.__getitem__), others[0].group.output)
-                if now.share(each) + now.share(others[0]) >= LEAST_SHARE:
-                    found.append((each, others[0], Group(members)))
+        found = [
+            pair
+            for pair in only_readers(self.search.view, now.groups)
+            if now.share(pair[0]) + now.share(pair[1]) >= LEAST_SHARE
+        ]
         return sorted(found, key=lambda pair: -pair[0].seconds - pair[1].seconds)
 
     def _better(
