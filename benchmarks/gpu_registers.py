@@ -29,7 +29,8 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import common
@@ -39,10 +40,14 @@ OLDEST = "sm_75"  # of the ptxas of CUDA 13
 CAP, UNCAPPED = 64, 255
 RANDOM = tuple(f"random:{seed}" for seed in range(2000, 2120))
 # What schedules are drawn from: points per thread, unrolled steps of a reduction, threads.
-POINTS = ((), (), (1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2), (4, 4), (1, 8))
-POINTS += ((2, 8), (1, 16), (8, 1))
+POINTS: tuple[tuple[int, ...], ...] = (
+    *((), ()),
+    *((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2), (4, 4)),
+    *((1, 8), (2, 8), (1, 16), (8, 1)),
+)
 STEPS = (1, 1, 1, 2, 4, 8)
 THREADS = (None, None, 512, 256, 128, 64)
+NOISY, UNROLLED = 0.3, 0.9  # share of schedules with random tiles, and with unrolled loops
 MODES = ("nested", "nested", "overlapped", "overlapped", "none")
 PTXAS_SECONDS = 60.0
 CHILD_SECONDS = 150.0
@@ -81,12 +86,11 @@ def drawn(task: Any, seed: int, count: int) -> Iterator[Any]:
     """Yield random schedules of the planner, some with tiles that are far from the cheapest."""
     import numpy as np
 
-    from support.gpu_sample import RandomSearch
+    from support.gpu_sample import SPREADS, TEMPERATURES, RandomSearch
     from tilewright.halide.analysis.inlining import View
     from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
     from tilewright.halide.legality.check import Limits, check
     from tilewright.halide.schedulers.analytic.gpu.assemble import assemble
-    from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
     from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
     from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
     from tilewright.halide.schedulers.analytic.gpu.plan import Options
@@ -102,26 +106,13 @@ def drawn(task: Any, seed: int, count: int) -> Iterator[Any]:
     seen: set[int] = set()
     for index in range(2 * count):
         random = np.random.default_rng([seed, zlib.crc32(task.name.encode()), index])
-        pick = lambda values: values[int(random.integers(len(values)))]  # noqa: B023, E731
-        search = noisy if random.random() < 0.3 else plain
+        pick = partial(_pick, random)
+        search = noisy if random.random() < NOISY else plain
         if search is noisy:
-            noisy.noisy((seed, index), float(pick((0.05, 0.3, 1.0))), float(pick((0.0, 0.3, 1.0))))
-        first = Options(mode=pick(MODES), max_threads=pick(THREADS), unroll=random.random() < 0.9)
-        times = GroupTimes(search)
-        plans = []
-        for group in search.groups(first):
-            for points in (pick(POINTS), pick(POINTS), ()):
-                options = Options(
-                    mode=first.mode,
-                    max_threads=pick(THREADS),
-                    unroll=first.unroll,
-                    points=points,
-                    steps=pick(STEPS),
-                )
-                plan = times._plan(group, options)
-                if plan.kernels:
-                    break
-            plans.append(plan)
+            noisy.noisy((seed, index), pick(TEMPERATURES[:3]), pick(SPREADS))
+        unroll = random.random() < UNROLLED
+        first = Options(mode=pick(MODES), max_threads=pick(THREADS), unroll=unroll)
+        plans = [_drawn_plan(search, group, first, pick) for group in search.groups(first)]
         planned = assemble(search.analysis, search.model, plans, first)
         known = hash(planned.schedule.funcs)
         if known not in seen and not check(planned.schedule, algorithm, limits):
@@ -129,6 +120,24 @@ def drawn(task: Any, seed: int, count: int) -> Iterator[Any]:
             yield planned.schedule
         if len(seen) >= count:
             return
+
+
+def _pick(random: Any, values: Sequence[Any]) -> Any:
+    return values[int(random.integers(len(values)))]
+
+
+def _drawn_plan(search: Any, group: Any, first: Any, pick: Any) -> Any:
+    """A plan of a group with random points per thread, steps and threads, else without points."""
+    from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
+
+    for points in (pick(POINTS), pick(POINTS), ()):
+        options = dataclasses.replace(
+            first, max_threads=pick(THREADS), points=points, steps=pick(STEPS)
+        )
+        plan = GroupTimes(search)._plan(group, options)
+        if plan.kernels:
+            break
+    return plan
 
 
 def compiled(task: Any, schedule: Any) -> list[Data]:
@@ -189,7 +198,9 @@ def considered(task: Any, seed: int, count: int) -> Iterator[Any]:
     search = TimeSearch(GroupTimes(searches[True]), Options())
     best = search.best()
     random = np.random.default_rng(seed)
-    for _ in range(count if best else 0):
+    if best is None:
+        return
+    for _ in range(count):
         plans = []
         for each in best.groups:
             tried = search._tried[each.group]
