@@ -158,7 +158,7 @@ class GpuConstants:
     )
     unrolled_partly: float = constant(4.0, "iterations", "ptxas 13: of a loop of unknown extent")
     ahead_registers: float = constant(
-        6.0,
+        10.0,
         "registers",
         "fitted: benchmarks/gpu_registers.py; what loops use without a limit beyond what they need",
     )
