@@ -175,6 +175,7 @@ GOALS = {
         "grid_violations": "<= 0",
         "spill_bytes": "<= 24",
     },
+    "gpu_registers": {"registers_spearman": ">= 0.9", "over64_auc": ">= 0.95"},
     "halide_strangers": {
         "crashes": "<= 0",
         "refused_by_halide": "<= 0",

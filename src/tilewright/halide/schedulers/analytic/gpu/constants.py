@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from tilewright.halide.schedulers.analytic.constant import UnknownSizes, constant
 
 BYTES, CYCLES, COUNT, RATIO, OPERATIONS = "bytes", "cycles", "count", "1", "operations"
+FITTED_REGISTERS = "fitted: benchmarks/gpu_registers.py, ptxas 13, capabilities 7.5 to 9.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,25 @@ class GpuConstants:
         "fitted: ptxas 13, capability 9.0, 96 kernels of programs of benchmarks/strangers",
     )
     least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
+    # Registers that ptxas gives without a limit, by the names of `registers.RegisterTerms`.
+    ptxas_base: float = constant(0.3, "registers", FITTED_REGISTERS)
+    ptxas_instructions: float = constant(
+        0.73, "registers per root of an instruction", FITTED_REGISTERS
+    )
+    ptxas_words: float = constant(10.1, "registers per root of a word", FITTED_REGISTERS)
+    ptxas_values: float = constant(2.8, "registers per root of a value", FITTED_REGISTERS)
+    ptxas_loads: float = constant(0.4, "registers per load to the power 3/4", FITTED_REGISTERS)
+    ptxas_dimensions: float = constant(2.1, "registers per dimension", FITTED_REGISTERS)
+    ptxas_patterns: float = constant(0.68, "registers per access pattern", FITTED_REGISTERS)
+    unrolled_wholly: float = constant(
+        16.0, "iterations", "fitted: of 8, 16, 32 and 64 the best in benchmarks/gpu_registers.py"
+    )
+    unrolled_partly: float = constant(4.0, "iterations", "ptxas 13: of a loop of unknown extent")
+    ahead_registers: float = constant(
+        10.0,
+        "registers",
+        "fitted: benchmarks/gpu_registers.py; what loops use without a limit beyond what they need",
+    )
 
     # --- time of a kernel: rates and waits ----------------------------------------------------
     issue_rate: float = constant(

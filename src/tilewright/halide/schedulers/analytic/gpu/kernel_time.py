@@ -26,6 +26,7 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
+from tilewright.halide.schedulers.analytic.gpu.registers import estimated_registers
 from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork
 from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES
 from tilewright.machines import (
@@ -184,6 +185,9 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     kernels with estimates up to 162 fit 64 registers). Values and addresses that live across loop
     iterations must stay in registers: Funcs kept in registers, and the addresses of the rows that
     unrolled copies access. Operands of terms that are added in sequence can be loaded later.
+
+    A kernel without Funcs in registers needs most of what ptxas gives it without a limit: what its
+    unrolled loops load ahead. Of those with such Funcs, ptxas gives many more than they need.
     """
     straight = not kernel.registers and not any(stage.iterations for stage in kernel.stages)
     if straight:
@@ -192,7 +196,8 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     ahead = any(stage.iterations and stage.steps > 1.0 for stage in kernel.stages)
     more = c.ahead_word * kernel.registers if ahead else 0.0
     more += c.register_address * max(stage.addresses for stage in kernel.stages)
-    return _registers(kernel, times, c) + more
+    least = 0.0 if kernel.registers else estimated_registers(kernel, c) - c.ahead_registers
+    return max(_registers(kernel, times, c) + more, least)
 
 
 def _registers(kernel: KernelWork, times: Sequence[float], c: GpuConstants) -> float:

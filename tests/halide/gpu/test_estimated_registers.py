@@ -1,0 +1,105 @@
+"""The estimate of what ptxas gives a thread without a limit, by hand."""
+
+import dataclasses
+import math
+
+import pytest
+
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
+from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
+from tilewright.halide.schedulers.analytic.gpu.registers import estimated_registers, register_terms
+from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork, Waits, WarpAccess
+from tilewright.halide.schedulers.analytic.gpu.warps import TouchedLines
+
+C = GpuConstants(
+    ptxas_base=1.0,
+    ptxas_instructions=2.0,
+    ptxas_words=3.0,
+    ptxas_values=5.0,
+    ptxas_loads=7.0,
+    ptxas_dimensions=11.0,
+    ptxas_patterns=13.0,
+    unrolled_wholly=16.0,
+    unrolled_partly=4.0,
+    ahead_registers=6.0,
+)
+TOUCHED = TouchedLines(2.0, 4.0, 1.0, 1.0)
+NO_WAITS = Waits(0.0, 0.0, 0.0, 0.0)
+
+
+def stage(iterations, copies, runs=1.0):
+    """Return a stage whose body has 10 instructions, 2 loads from memory and a store."""
+    times = max(iterations, runs)
+    loads = WarpAccess("memory", False, 2.0 * times, TOUCHED)
+    store = WarpAccess("memory", True, times, TOUCHED)
+    return StageWork(
+        False, 64.0, 2.0, runs, 9.0 * times, times, iterations, copies, 1.0, 0.0,
+        (loads, store), NO_WAITS,
+    )  # fmt: skip
+
+
+def kernel(*stages, registers=0.0):
+    return KernelWork(
+        "f", 0, 1.0, 7.0, (16, 8, 1), 0.0, registers, stages, {}, 64.0, 0.0, 4, 0
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("iterations", "runs", "copies_of_body"),
+    [
+        (0.0, 1.0, 1),  # no loop
+        (9.0, 1.0, 9),  # a 3 x 3 filter
+        (16.0, 1.0, 16),
+        (17.0, 1.0, 4),  # too long to be unrolled as a whole
+        (32.0, 4.0, 8),  # per run
+        (0.0, 4.0, 1),
+    ],
+)
+def test_terms_of_one_stage(iterations, runs, copies_of_body):
+    terms = register_terms(kernel(stage(iterations, 2.0, runs)), C)
+    assert terms.instructions == pytest.approx(math.sqrt(13 * copies_of_body))
+    assert terms.values == pytest.approx(math.sqrt(2 * min(copies_of_body, 4)))
+    assert terms.loads == pytest.approx((2 * copies_of_body) ** 0.75)
+    assert terms.dimensions == 2
+    assert terms.patterns == 2
+
+
+def test_stages_add_up_except_their_loads():
+    terms = register_terms(kernel(stage(0.0, 3.0), stage(8.0, 1.0), registers=25.0), C)
+    assert terms.instructions == pytest.approx(math.sqrt(13 + 13 * 8))
+    assert terms.values == pytest.approx(math.sqrt(3 + 4))
+    assert terms.loads == pytest.approx(16**0.75) == 8.0
+    assert terms.words == 5.0
+    assert terms.patterns == 4
+
+
+def test_every_term_has_its_constant():
+    found = kernel(stage(0.0, 3.0), stage(8.0, 1.0), registers=25.0)
+    terms = register_terms(found, C)
+    weighted = sum(map(math.prod, zip(terms, (2, 3, 5, 7, 11, 13), strict=True)))
+    assert estimated_registers(found, C) == pytest.approx(1 + weighted)
+
+
+def test_what_loops_load_ahead_is_needed_unless_funcs_are_in_registers():
+    loop = kernel(stage(8.0, 1.0))
+    assert needed_registers(loop, C) == pytest.approx(estimated_registers(loop, C) - 6.0)
+    # The old estimate counts where it is higher, in straight code and with Funcs in registers.
+    high = dataclasses.replace(C, register_base=500.0)
+    assert needed_registers(loop, high) > 500.0
+    assert needed_registers(kernel(stage(0.0, 1.0)), C) == C.register_base
+    in_registers = kernel(stage(8.0, 1.0), registers=4.0)
+    assert needed_registers(in_registers, C) < estimated_registers(in_registers, C) - 6.0
+
+
+def test_the_model_agrees_with_ptxas_on_a_kernel_that_spills():
+    """Fitted to other kernels too: a merged kernel with 12 loads in a loop takes 107 registers."""
+    member = StageWork(
+        True, 400.0, 13.0, 1.0, 16.0 * 12, 0.0, 12.0, 4.0, 1.0, 12.0,
+        (
+            WarpAccess("memory", False, 20.0 * 12, TOUCHED),
+            WarpAccess("shared", True, 4.0 * 12, TOUCHED),
+        ),
+        NO_WAITS,
+    )  # fmt: skip
+    assert estimated_registers(kernel(stage(0.0, 2.0), member), GpuConstants()) > 56
