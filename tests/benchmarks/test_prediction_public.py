@@ -1,5 +1,7 @@
 """The figures of the benchmark of public tables, from made-up splits and a made-up table."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_peers_and_ours_are_asked_for_the_same_instances(monkeypatch):
     """A peer that knows the training instances only is wrong on the others."""
     rng = np.random.default_rng(0)
     X = rng.integers(1, 100, (400, 2)).astype(float)
-    data = {"name": "made", "features": ("m", "n"), "complexity": None}
+    data: dict[str, Any] = {"name": "made", "features": ("m", "n"), "complexity": None}
     data |= {"X": X, "y": 1e-6 * X[:, 0] * X[:, 1] ** 2}
     train, test = prediction_unseen.regimes(data, 3)["inside"]
     asked = []

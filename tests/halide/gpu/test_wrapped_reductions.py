@@ -16,9 +16,11 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.names import readable
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu import scheduler
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.nested import optimize_granularity
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
 from tilewright.halide.schedulers.analytic.gpu.wrapping import wrapped_reductions
 from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.task import Task
@@ -138,12 +140,28 @@ def test_wrappers_are_used_only_where_they_are_faster(build, monkeypatch):
         assert ours.schedule == without.schedule
 
 
+@pytest.mark.parametrize(("slack", "refined"), [(0.0, 1), (1e9, 2)])
+def test_far_slower_wrappers_are_not_refined(slack, refined, monkeypatch):
+    seen = []
+    whole = TimeSearch._refined
+
+    def counted_calls(search, made):
+        seen.append(made)
+        return whole(search, made)
+
+    monkeypatch.setattr(TimeSearch, "_refined", counted_calls)
+    monkeypatch.setattr(scheduler, "SEARCH", replace(SEARCH, wrapped_slack=slack))
+    (planned,) = schedule_gpu(filtered(), A100)
+    assert len(seen) == refined
+    assert bool(planned.schedule.clones) == (refined == 2)
+
+
 def test_a_wrapper_that_is_slower_is_not_used(monkeypatch):
     algorithm = filtered()
     best = scheduler.TimeSearch.best
 
-    def dearer(search):
-        made = best(search)
+    def dearer(search, *least):
+        made = best(search, *least)
         if made is None or not search.search.algorithm.copies:
             return made
         return replace(made, seconds=made.seconds * 100)

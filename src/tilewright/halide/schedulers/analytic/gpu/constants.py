@@ -313,6 +313,12 @@ class GpuSearch(UnknownSizes):
     spill_slack: float = constant(
         1.05, RATIO, "chosen: time of a schedule without spills over that of one with them"
     )
+    wrapped_slack: float = constant(
+        1.1,
+        RATIO,
+        "chosen: time of a schedule with wrapped reductions over that without, both before points "
+        "and tiles are refined, from which it is not refined",
+    )
     unspilled_cuts: int = constant(
         6, COUNT, "chosen: of a group that would spill, twice as many as are tried for time"
     )

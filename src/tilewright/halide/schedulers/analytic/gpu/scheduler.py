@@ -121,7 +121,7 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     wrapped = _wrapped(searches, search.large(best))
     if wrapped is not None:
         own = TimeSearch(GroupTimes(wrapped[True]), first)
-        summed = own.best()
+        summed = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
         pool += [(summed, own)] if summed is not None else []
         if summed is not None and summed.seconds < best.seconds:
             searches, search, best = wrapped, own, summed

@@ -12,6 +12,7 @@ are reproducible.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,9 +69,14 @@ class TimeSearch:
         self._order = self.search.algorithm.order
         self._tried: dict[Group, list[TimedGroup]] = {}
         self._whole: list[TimedSchedule] = []
+        self.grouped_seconds = math.inf
 
-    def best(self) -> TimedSchedule | None:
-        """Return the fastest schedule; None if a group has no plan."""
+    def best(self, least: float = math.inf) -> TimedSchedule | None:
+        """Return the fastest schedule; None if a group has no plan.
+
+        Also None if the schedule takes `least` seconds or more before its points and tiles are
+        refined (`grouped_seconds`), because most of the time of a search goes into that.
+        """
         merged = self._start(self.first)
         alone = replace(self.first, mode="none")
         single = self._start(alone) if merged is None else self._apart(merged, alone)
@@ -82,7 +88,9 @@ class TimeSearch:
             now = self._changed(now, with_options(points=points))
         if merged is not None and single is not None:
             now = self._divided(now, single)
-        return self._refined(self._merged(now))
+        now = self._merged(now)
+        self.grouped_seconds = now.seconds
+        return self._refined(now) if now.seconds < least else None
 
     def others(
         self, best: TimedSchedule, options: Iterable[Options], count: int
