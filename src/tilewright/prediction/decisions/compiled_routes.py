@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 from tilewright.files import scratch_folder
 from tilewright.prediction.errors import PredictionError
-from tilewright.prediction.export.export import SURFACE_C, compile_single, export_c, packed_c
+from tilewright.prediction.export.export import compile_single, export_c, packed_c
+from tilewright.prediction.export.surface import SURFACE_C
 from tilewright.prediction.kernels.native import built_from, compiler, version
 from tilewright.prediction.models.augmented import Augmented
 from tilewright.prediction.models.estimator import Estimator

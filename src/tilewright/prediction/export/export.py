@@ -74,27 +74,8 @@ def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | 
     )
 
 
-# Our default model from its inputs: rows of terms and units, constants last, then outputs.
-SURFACE_C = """static double tilewright_surface(
-    const double *w, const double *u, int inputs, int terms, int hidden) {
-    const double *outputs = w + (terms + hidden) * (inputs + 1);
-    double z = 0.0, sum = 0.0, bent = 0.0;
-    for (int row = terms + hidden - 1; row >= 0; --row) {
-        const double *own = w + row * (inputs + 1);
-        z = own[inputs];
-        for (int i = 0; i < inputs; ++i) z += own[i] * u[i];
-        if (row < terms)
-            sum += exp(z);
-        else
-            bent += outputs[row - terms] * (1.0 - 2.0 / (1.0 + exp(2.0 * z)));
-    }
-    return terms == 1 ? exp(z + bent) : sum * exp(bent);
-}
-"""
-
-
 def packed_c(model: Augmented, name: str, table: str) -> tuple[str, list[float]]:
-    """Return a C function of `SURFACE_C`, and the numbers that it reads from `table`, an address.
+    """Return a C function that calls `SURFACE_C`, and its numbers, which it reads from `table`.
 
     Between calls of other work, numbers in one table are back in the cache sooner than the
     instructions of `export_c` that hold them.
