@@ -13,7 +13,7 @@ interleaved rounds. A row is a program; keys of the summary:
 - ``structures``: schedules that were costed in these seconds, over those of ``full``.
 - ``absent``: ideas of Adams 2019, Anderson 2021 and others that the search does not have.
 
-Only `PROGRAMS` are searched by default, of which compiling some 30 schedules takes a minute each;
+Only `PROGRAMS` are searched by default: about 30 schedules of one are compiled in a minute;
 ``--only`` chooses others. With the defaults, this takes an estimated 17 minutes when quiet, and
 continues where it was stopped.
 """
