@@ -71,7 +71,9 @@ def test_only_right_answers_without_reports_blame_the_platform(
     shutil.which("oclgrind") is None or opencl_failure() is not None,
     reason="needs Oclgrind, and OpenCL to schedule for",
 )
-def test_oclgrind_executes_the_schedule():
+def test_oclgrind_executes_the_schedule(monkeypatch):
+    # As this process leaves it once it has run something on the platform here.
+    monkeypatch.setenv("HL_OCL_PLATFORM_NAME", "Portable Computing Language")
     x = hl.Var("x")
     f = hl.Func("f")
     f[x] = x * x
@@ -79,7 +81,7 @@ def test_oclgrind_executes_the_schedule():
     task = make_task(f, target="opencl")
     schedule = plan(task)[0].schedule
     found = halide_random.second_opinion(task, schedule, {"message": "wrong"})
-    assert found["status"] == halide_random.PLATFORM_FAULT
+    assert found.get("status") == halide_random.PLATFORM_FAULT, found
 
 
 def test_a_process_that_hangs_or_dies_is_a_result(monkeypatch, tmp_path):
