@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tilewright.files import scratch_folder
+from tilewright.halide.execution.lowered_launches import call_arguments
 from tilewright.machines import HALIDE_JIT_MAX_REGISTERS
 
 REGISTERS = "HL_CUDA_JIT_MAX_REGISTERS"
@@ -89,23 +90,10 @@ def launches(statement: str) -> list[KernelResources]:
     """
     found = {}
     for match in re.finditer(r'halide_cuda_run\([^"]*"(\w+)", ', statement):
-        parts = _arguments(statement, match.end(), 7)
+        parts = call_arguments(statement, match.end())
         threads = tuple(_number(part) for part in parts[3:6])
         found[match[1]] = KernelResources(match[1], threads=threads, shared_bytes=_number(parts[6]))
     return list(found.values())
-
-
-def _arguments(text: str, start: int, count: int) -> list[str]:
-    """Return the next `count` arguments of a call; they may contain commas in parentheses."""
-    parts: list[str] = []
-    depth, begin, at = 0, start, start
-    while len(parts) < count and at < len(text):
-        depth += (text[at] in "([") - (text[at] in ")]")
-        if (text[at] == "," and depth == 0) or depth < 0:
-            parts.append(text[begin:at].strip())
-            begin = at + 1
-        at += 1
-    return parts + [""] * (count - len(parts))
 
 
 def _number(text: str) -> int | None:

@@ -90,7 +90,7 @@ def lowered_launches(
     for line in text.splitlines():
         launch = _LAUNCH.search(line)
         if launch:
-            arguments = _arguments(line[launch.end() :])
+            arguments = call_arguments(line, launch.end())
             scope = _Scope(defined, boxes)
             try:
                 x, y, z = (scope.value(each) for each in arguments[_THREADS])
@@ -105,10 +105,11 @@ def lowered_launches(
     return found
 
 
-def _arguments(text: str) -> list[str]:
-    """Return the arguments of a call, up to its closing parenthesis."""
-    found, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
+def call_arguments(text: str, start: int = 0) -> list[str]:
+    """Return the arguments of a call from position `start` up to its closing parenthesis."""
+    found, depth = [], 0
+    for at in range(start, len(text)):
+        letter = text[at]
         if letter in "([":
             depth += 1
         elif letter in ")]" and depth:
