@@ -23,7 +23,7 @@ from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
-from tilewright.halide.schedulers.analytic.gpu.nest_costs import times_of
+from tilewright.halide.schedulers.analytic.gpu.nest_costs import KnownTimes, times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
 from tilewright.halide.schedulers.analytic.gpu.staging import computed_in, not_inlined
@@ -74,6 +74,7 @@ class GroupTimes:
         self.spent = 0
         self._plans: dict[tuple[Group, Options], GroupPlan] = {}
         self._known: dict[Hashable, tuple[tuple[Part, ...], float, float, bool]] = {}
+        self._times_known: KnownTimes = {}
         self._analyses: dict[frozenset[str], tuple[Analysis, Boxes | None]] = {}
 
     def timed(self, wanted: Iterable[tuple[Group, Options]]) -> list[TimedGroup | None]:
@@ -99,7 +100,7 @@ class GroupTimes:
 
     def _times(self, parts: Sequence[Part]) -> tuple[PartTime, ...]:
         model = self.search.model
-        return times_of(parts, model.machine, model.constants)
+        return times_of(parts, model.machine, model.constants, self._times_known)
 
     def _plan(self, group: Group, options: Options) -> GroupPlan:
         key = (group, options)

@@ -25,7 +25,6 @@ from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConst
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, iterations
-from tilewright.halide.schedulers.analytic.gpu.launch import predicted_launch
 from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
 from tilewright.halide.schedulers.analytic.gpu.nested import (
     grows_inside_threads,
@@ -41,7 +40,8 @@ from tilewright.halide.schedulers.analytic.gpu.plan import (
     points_each,
 )
 from tilewright.halide.schedulers.analytic.gpu.roofline import predicted_seconds
-from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles, candidates
+from tilewright.halide.schedulers.analytic.gpu.shared_kernels import SharedKernels
+from tilewright.halide.schedulers.analytic.gpu.tiling import Step, Tiles
 from tilewright.halide.schedulers.analytic.grouping import Group, greedy_grouping
 from tilewright.halide.schedulers.diversity import far_from
 from tilewright.machines import GpuMachine
@@ -65,7 +65,8 @@ class GroupingSearch:
         self.analysis = base.with_inlined(inlined)
         self.view = self.analysis.view
         self.model = CostModel(residency(machine), constants)
-        self.halve = machine.max_threads_per_block <= SEARCH.small_group
+        halve = machine.max_threads_per_block <= SEARCH.small_group
+        self.kernels = SharedKernels(self.analysis, self.model, halve=halve)
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
         self._for_externs = read_by_externs(algorithm)
         self._why_host: dict[tuple[str, int], str | None] = {}
@@ -74,7 +75,7 @@ class GroupingSearch:
         self._why_not_read: dict[tuple[str, str], str] = {}
         self._relaxed: dict[tuple[str, int | None], int] = {}
         self._final: dict[tuple[Group, Options], GroupPlan] = {}
-        self._granularity: dict[tuple[tuple[str, ...], int, bool], dict[str, str]] = {}
+        self._granularity: dict[tuple[FusedKernel, bool], dict[str, str]] = {}
 
     def plan(self, options: Options) -> PlannedSchedule:
         """Return the best schedule under the given options."""
@@ -230,7 +231,7 @@ class GroupingSearch:
             return plan
         if not can_be_atomic(self.analysis, group.output, index, self.machine):
             return plan
-        atomic = FusedKernel(self.analysis, group.output, index, group.members, atomic=True)
+        atomic = self.kernels.kernel(group, index, atomic=True)
         other = self._tiled(atomic, step, options)
         if plan is None or other is None:
             return plan or other
@@ -247,7 +248,9 @@ class GroupingSearch:
         if final and options.points:
             tiles, registers = self._register_tiles(kernel, [options.points])
             return self._best(kernel, tiles, registers, {}, final, options)
-        tiles = candidates(kernel.extents, kernel.roles, step, halve=self.halve)
+        tiles = self.kernels.tilings(kernel, step)
+        if step == "powers":
+            return self._best(kernel, tiles, None, {}, final, options, self.kernels.costs(kernel))
         return self._best(kernel, tiles, None, {}, final, options)
 
     def _leaves_idle(self, kernel: FusedKernel) -> bool:
@@ -258,7 +261,7 @@ class GroupingSearch:
 
     def _kernel(self, group: Group, index: int) -> tuple[FusedKernel, str, str]:
         name = group.output
-        kernel = FusedKernel(self.analysis, name, index, group.members)
+        kernel = self.kernels.kernel(group, index)
         if nothing_to_do(kernel.stage):
             return kernel, "nothing", "it only leaves values undefined"
         why = self.why_host(name, index)
@@ -267,7 +270,7 @@ class GroupingSearch:
         if kernel.loops:
             return kernel, "parallel", ""
         if can_be_atomic(self.analysis, name, index, self.machine):
-            atomic = FusedKernel(self.analysis, name, index, group.members, atomic=True)
+            atomic = self.kernels.kernel(group, index, atomic=True)
             if atomic.loops:
                 return atomic, "parallel", ""
         iterations = self._iterations(kernel)
@@ -304,10 +307,12 @@ class GroupingSearch:
         nested: Mapping[str, str],
         final: bool,
         options: Options,
+        known: Costs | None = None,
     ) -> KernelPlan | None:
+        """Return the plan with the best of some tilings, whose costs may be `known`."""
         if not len(tiles):
             return None
-        costs = self.model.costs(kernel, tiles, registers, nested)
+        costs = known or self.model.costs(kernel, tiles, registers, nested)
         legal = costs.legal
         if options.max_threads is not None:
             fewer = legal & (costs.thread_count <= options.max_threads)
@@ -329,7 +334,7 @@ class GroupingSearch:
             level, chosen = self.pick(costs, legal, final)
             plan = self._chosen(kernel, costs, chosen, level, nested, final)
             varies = final or len(kernel.exact_members) < len(kernel.members)
-            if not varies or self._can_launch(plan, options):
+            if not varies or self.kernels.fits(plan, options.any_size):
                 return plan
             legal = legal & (np.arange(len(tiles)) != chosen)
         return None
@@ -366,15 +371,6 @@ class GroupingSearch:
     def prefer(self, tighter: KernelPlan, loose: KernelPlan) -> bool:
         """Return whether the kernel with nested members is better than the one without."""
         return (tighter.relaxed, tighter.cost) < (loose.relaxed, loose.cost)
-
-    def _can_launch(self, plan: KernelPlan, options: Options) -> bool:
-        """Return whether the largest block fits, not only the one in the middle of the domain."""
-        launch = predicted_launch(plan, options.any_size)
-        threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
-        return (
-            threads <= self.machine.max_threads_per_block
-            and launch.shared_bytes <= self.machine.shared_per_block
-        )
 
     def _chosen(
         self,
@@ -417,7 +413,7 @@ class GroupingSearch:
         nested = self.nest(kernel, self._can_nest(kernel, several))
         if not nested:
             return plan
-        tiles = candidates(kernel.extents, kernel.roles, "two", halve=self.halve)
+        tiles = self.kernels.tilings(kernel, "two")
         registers: Tiles | None = None
         given = given_tile(kernel, options)
         if given is not None:
@@ -441,7 +437,7 @@ class GroupingSearch:
 
     def _can_nest(self, kernel: FusedKernel, several: bool) -> dict[str, str]:
         """Return the members that may be nested if a thread computes one or `several` points."""
-        key = ((*kernel.members, kernel.output), kernel.stage.index, several)
+        key = (kernel, several)
         known = self._granularity.get(key)
         if known is None:
             known = optimize_granularity(kernel, several=several)
@@ -459,7 +455,7 @@ class GroupingSearch:
         Tiles combine powers of two of threads with each of `points`, which are points per thread
         along x, y and z.
         """
-        threads = candidates(kernel.extents, kernel.roles, "powers", halve=self.halve)
+        threads = self.kernels.tilings(kernel, "powers")
         rows = []
         shares = []
         for shape in points:

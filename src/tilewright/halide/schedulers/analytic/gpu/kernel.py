@@ -65,7 +65,7 @@ class FusedKernel:
         self.func = analysis.view.by_name[output]
         self.stage: Stage = analysis.view.stages(output)[stage]
         self.summary = analysis.summaries(output)[stage]
-        self.members = self._used(members)
+        self.members = used_members(analysis, output, stage, members)
         region = analysis.regions[output]
         env = stage_env(self.func, self.stage, region, analysis.bounder)
         self.serial_env = {
@@ -79,15 +79,6 @@ class FusedKernel:
         self.roles: LoopRoles = loop_roles(self.extents)
         self._work: dict[tuple[str, int, str | None, bool], Work] = {}
         self._whole: dict[str, list[float]] = {}
-
-    def _used(self, members: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the members this stage needs, in realisation order."""
-        inside = set(members) - {self.output}
-        reached = {a.callee for a in self.summary.accesses if a.callee in inside}
-        for name in reversed(members):
-            if name in reached:
-                reached |= inside & set(self.analysis.view.producers[name])
-        return tuple(name for name in members if name in reached)
 
     def _parallel(self, loop: Loop) -> bool:
         return loop.kind != "impure_rvar" or self.atomic
@@ -324,6 +315,19 @@ class FusedKernel:
             known = [extent if np.isfinite(extent) else SEARCH.unknown_extent for extent in found]
             self._whole[callee] = known
         return known
+
+
+def used_members(
+    analysis: Analysis, output: str, stage: int, members: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the members that a stage of `output` needs, in realisation order."""
+    inside = set(members) - {output}
+    accesses = analysis.summaries(output)[stage].accesses
+    reached = {access.callee for access in accesses if access.callee in inside}
+    for name in reversed(members):
+        if name in reached:
+            reached |= inside & set(analysis.view.producers[name])
+    return tuple(name for name in members if name in reached)
 
 
 @dataclass(frozen=True, slots=True)

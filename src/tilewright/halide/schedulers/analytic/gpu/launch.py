@@ -106,13 +106,13 @@ def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
         return {}
     tile = np.array(plan.tile, dtype=np.float64)
     counts = block_counts(plan)
-    rows = [[(count - 1) // 2 for count in counts]]
+    # The block in the middle, then all blocks along each loop through it.
+    middle = [(count - 1) // 2 for count in counts]
+    at = np.tile(np.array(middle, dtype=np.float64), (1 + sum(counts), 1))
+    first = 1
     for i, count in enumerate(counts):
-        rows += [
-            [block if j == i else (c - 1) // 2 for j, c in enumerate(counts)]
-            for block in range(count)
-        ]
-    at = np.array(rows, dtype=np.float64)
+        at[first : first + count, i] = np.arange(count)
+        first += count
     env = dict(kernel.serial_env)
     shifted = output_tail(kernel, any_size) == "shift_inwards"
     for i, loop in enumerate(kernel.loops):
@@ -124,7 +124,7 @@ def largest_regions(plan: KernelPlan, any_size: bool) -> dict[str, Box]:
     boxes = kernel.regions(env)
     return {
         name: tuple(
-            Interval(0.0, float(np.max(size)) - 1.0) for size in sizes(boxes[name], len(rows))
+            Interval(0.0, float(np.max(size)) - 1.0) for size in sizes(boxes[name], len(at))
         )
         for name in kernel.members
         if name in boxes

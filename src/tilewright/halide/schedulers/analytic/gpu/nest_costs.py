@@ -24,6 +24,10 @@ from tilewright.halide.schedulers.analytic.gpu.roofline import host_seconds
 from tilewright.halide.schedulers.analytic.gpu.traffic import memory_traffic
 from tilewright.machines import GpuMachine
 
+# For each part, by identity, its time for each number of bytes that it moves through DRAM. The part
+# itself is kept so that no other part gets its identity.
+KnownTimes = dict[int, tuple[KernelWork | HostWork, dict[float, PartTime]]]
+
 
 def part_times(
     nest: ScheduledNest, resident: Residency, c: GpuConstants
@@ -39,20 +43,29 @@ def part_times(
 
 
 def times_of(
-    parts: Sequence[KernelWork | HostWork], machine: GpuMachine, c: GpuConstants
+    parts: Sequence[KernelWork | HostWork],
+    machine: GpuMachine,
+    c: GpuConstants,
+    known: KnownTimes | None = None,
 ) -> tuple[PartTime, ...]:
     """Return the predicted time of every part, in execution order.
 
-    The GPU's clock and memory bandwidth must be known.
+    The GPU's clock and memory bandwidth must be known. `known` caches the times of parts for other
+    schedules on the same GPU: a part's time depends on the others through its DRAM traffic only.
     """
     assert machine.clock_hz is not None
-    moved = memory_traffic(parts, machine.l2_bytes)
-    return tuple(
-        _host(part, c)
-        if isinstance(part, HostWork)
-        else _kernel(part, memory, machine, machine.clock_hz, c)
-        for part, memory in zip(parts, moved, strict=True)
-    )
+    known = {} if known is None else known
+    found = []
+    for part, memory in zip(parts, memory_traffic(parts, machine.l2_bytes), strict=True):
+        own = known.setdefault(id(part), (part, {}))[1]
+        if memory not in own:
+            own[memory] = (
+                _host(part, c)
+                if isinstance(part, HostWork)
+                else _kernel(part, memory, machine, machine.clock_hz, c)
+            )
+        found.append(own[memory])
+    return tuple(found)
 
 
 def kernels_of(
