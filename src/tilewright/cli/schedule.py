@@ -42,7 +42,8 @@ def add_parser(commands: Any) -> None:
             "search with a learned cost model, or (auto) the latter's best where it expects a "
             "clear gain",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
-            "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule",
+            "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule; "
+            "with --mode top for CUDA: do not ask ptxas which schedules spill registers",
         },
         run=run,
     )

@@ -36,6 +36,11 @@ from tilewright.halide.schedulers.registry import device_limits, model_facts, na
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Estimates, Machine, Task, make_task, name_of
 from tilewright.halide.search.one_shot import plan_checked
+from tilewright.halide.search.spills import (
+    PLANNED_PER_WANTED,
+    can_check_spills,
+    without_spills,
+)
 from tilewright.halide.search.top_k import (
     Outcome,
     Tried,
@@ -197,7 +202,10 @@ def _planned(
         )
     k = planning.k or TOP_K
     if planning.scheduler == "analytic":
-        return [*given, *plan_sizes(task, k=k, fusion=fusion, objective=objective)]
+        filtered = planning.check and can_check_spills(task)
+        wanted = PLANNED_PER_WANTED * k if filtered else k
+        planned = plan_sizes(task, k=wanted, fusion=fusion, objective=objective)
+        return [*given, *(without_spills(task, planned, k) if filtered else planned)]
     # Mode `tune` continues from the best measured schedules, so that both searches take part.
     least = k // 2 + 1 if mode == "tune" else 1
     auto = planning.scheduler == "auto"

@@ -53,7 +53,8 @@ class Planning:
             like ``discard``, and the schedule that the pipeline came with is a candidate, named
             "given", of ``top`` and ``tune``: the result is never slower than it.
         check: in mode ``oneshot``, let Halide lower the schedule; if it refuses, try the next
-            one.
+            one. In mode ``top`` for CUDA, leave out schedules that spill registers, if there is a
+            ``ptxas``.
         calibration: use the measurements of ``tilewright machine --calibrate`` in the cost model
             of CPUs and the constants of ``--calibrate-gpu`` in the time model of GPUs, if there
             are any.

@@ -28,13 +28,13 @@ TOUCHED = TouchedLines(2.0, 4.0, 1.0, 1.0)
 NO_WAITS = Waits(0.0, 0.0, 0.0, 0.0)
 
 
-def stage(iterations, copies, runs=1.0):
+def stage(iterations, copies, runs=1.0, steps=1.0, held=0.0):
     """Return a stage whose body has 10 instructions, 2 loads from memory and a store."""
     times = max(iterations, runs)
     loads = WarpAccess("memory", False, 2.0 * times, TOUCHED)
     store = WarpAccess("memory", True, times, TOUCHED)
     return StageWork(
-        False, 64.0, 2.0, runs, 9.0 * times, times, iterations, copies, 1.0, 0.0,
+        False, 64.0, 2.0, runs, 9.0 * times, times, iterations, copies, steps, 0.0, held,
         (loads, store), NO_WAITS,
     )  # fmt: skip
 
@@ -92,10 +92,22 @@ def test_what_loops_load_ahead_is_needed_unless_funcs_are_in_registers():
     assert needed_registers(in_registers, C) < estimated_registers(in_registers, C) - 6.0
 
 
+def test_sums_need_registers_together_with_their_operands_and_the_sizes():
+    c = dataclasses.replace(C, register_base=2.0, register_dimension=1.5)
+    small = kernel(stage(8.0, 4.0, steps=8.0, held=12.0), registers=4.0)
+    large = kernel(stage(8.0, 4.0, steps=8.0, held=112.0), registers=4.0)
+    assert needed_registers(large, c) == pytest.approx(2.0 + 4 * 1.5 + 4.0 + 112.0)
+    assert needed_registers(small, c) < needed_registers(large, c) - 90.0
+    # Operands that are not copied are loaded one after the other.
+    assert needed_registers(kernel(stage(8.0, 4.0, held=112.0)), c) == needed_registers(
+        kernel(stage(8.0, 4.0)), c
+    )
+
+
 def test_the_model_agrees_with_ptxas_on_a_kernel_that_spills():
     """Fitted to other kernels too: a merged kernel with 12 loads in a loop takes 107 registers."""
     member = StageWork(
-        True, 400.0, 13.0, 1.0, 16.0 * 12, 0.0, 12.0, 4.0, 1.0, 12.0,
+        True, 400.0, 13.0, 1.0, 16.0 * 12, 0.0, 12.0, 4.0, 1.0, 12.0, 0.0,
         (
             WarpAccess("memory", False, 20.0 * 12, TOUCHED),
             WarpAccess("shared", True, 4.0 * 12, TOUCHED),

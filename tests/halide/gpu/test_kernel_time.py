@@ -44,10 +44,22 @@ LOAD = WarpAccess("memory", False, 5.0, TouchedLines(2.0, 4.0, 1.0, 1.0))
 STORE = WarpAccess("memory", True, 1.0, TouchedLines(1.5, 3.0, 1.0, 1.0))
 SHARED = WarpAccess("shared", False, 4.0, TouchedLines(1.0, 1.0, 3.0, 1.0))
 STAGE = StageWork(
-    False, 64.0, 2.0, 1.0, 30.0, 1.0, 8.0, 1.0, 1.0, 0.0, (LOAD, STORE), Waits(8.0, 0.0, 2.0, 8.0)
-)
+    False,
+    64.0,
+    2.0,
+    1.0,
+    30.0,
+    1.0,
+    8.0,
+    1.0,
+    1.0,
+    0.0,
+    0.0,
+    (LOAD, STORE),
+    Waits(8.0, 0.0, 2.0, 8.0),
+)  # fmt: skip
 MEMBER = StageWork(
-    True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, 1.0, 1.0, 0.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0)
+    True, 32.0, 1.0, 2.0, 10.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, (SHARED,), Waits(0.0, 4.0, 0.0, 0.0)
 )
 KERNEL = KernelWork(
     "f", 0, 1.0, 7.0, (64, 1, 1), 1024.0, 0.0, (STAGE, MEMBER), {"g": (640.0, 4000.0)}, 2048.0,

@@ -345,7 +345,7 @@ def lines_of(strides, bytes_each, first=(8, 4, 1)):
     x, y, _ = threads_of((8, 4, 1), 32)
     active = Activity((8, 4, 1), first, 32.0, 1.0, {"x": x, "y": y})
     size = (float(bytes_each), 400.0 * bytes_each)
-    storage = Storage({}, lambda _: size, lambda _: 100 * size[1], lambda _: 0.0)
+    storage = Storage({}, frozenset(), lambda _: size, lambda _: 100 * size[1], lambda _: 0.0)
     stage = SimpleNamespace(variables={"x": "x", "y": "y", "k": "k"})
     one = dataclasses.replace(access(strides, frozenset(strides)), bytes=bytes_each)
     return _Patterns(stage, active, storage, 32)(one).lines

@@ -1,12 +1,19 @@
 """Operands of reductions that are copied to registers before they are used."""
 
 import halide as hl
+import pytest
+from gpu_pipelines import analysed, full
 
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
+from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
+from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import kernels_of
+from tilewright.halide.schedulers.analytic.gpu.plan import Options
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.halide.schedulers.prediction import schedule_nest
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import gpu
@@ -75,6 +82,41 @@ def test_fewer_sums_are_tried_with_more_steps():
     schedule, images = copied(algorithm, "h100")
     assert sorted(images) == ["a", "b"]
     assert not refusal(schedule, algorithm)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "held"),
+    [
+        # The sums add up 8 terms; the operands of one are 4 numbers of each matrix. Along `k`, a
+        # vector holds 4 terms: the mean of 4 and 8 counts.
+        (lambda a, x, k: a[x, k], lambda b, y, k: b[y, k], 4 + 4),
+        (lambda a, x, k: a[x, k], lambda b, y, k: b[k, y], 4 + 4 * 6),
+        (lambda a, x, k: a[k, x], lambda b, y, k: b[k, y], 4 * 6 + 4 * 6),
+    ],
+)
+def test_vectors_along_a_reduction_hold_several_terms(left, right, held):
+    a, b = (hl.ImageParam(hl.Float(32), 2, name) for name in "ab")
+    x, y = hl.vars("x y")
+    k = hl.RDom([(0, SIZE)], "k")
+    total, out = hl.Func("total"), hl.Func("out")
+    total[x, y] = 0.0
+    total[x, y] += left(a, x, k) * right(b, y, k)
+    out[x, y] = total[x, y]
+    out.set_estimates([(0, SIZE), (0, SIZE)])
+    algorithm = load(out)
+    machine = gpu("a100")
+    base = analysed(algorithm, specialize=True)
+    inlined = choose_inlined(base, load_weight=1.0, cache_bytes=machine.l2_bytes)
+    search = GroupingSearch(base, machine, inlined)
+    group = Group((full(algorithm, "total"), full(algorithm, "out")))
+    found = [
+        GroupTimes(search).timed([(group, Options(points=(4, 4), steps=steps))])[0]
+        for steps in (1, 8)
+    ]
+    plain, stepped = (max(s.held for p in each.parts for s in p.stages) for each in found)
+    assert plain == 0.0
+    assert stepped == held
+    assert found[1].registers > found[0].registers or held < 28
 
 
 def test_steps_divide_the_reduction():

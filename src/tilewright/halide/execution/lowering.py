@@ -54,7 +54,7 @@ def refusal(schedule: Schedule, algorithm: Algorithm, threads: int | None = None
     as_opencl = _as_opencl(target)
     for each in (target,) if as_opencl is None else (as_opencl, target):
         try:
-            reason = _limited(partial(_refusal, schedule, algorithm, each, threads))
+            reason = limited(partial(_refusal, schedule, algorithm, each, threads))
         except ForkedCallError as error:
             return f"lowering failed: {error}"  # as it would for CUDA
         if not reason or reason.startswith(TOO_MANY_THREADS):
@@ -119,14 +119,19 @@ def adds_atomically(schedule: Schedule, algorithm: Algorithm) -> bool:
 
     target = halide_target(schedule.target)
     try:
-        return _limited(
+        return limited(
             lambda: not _loses_updates(_lowered(schedule, algorithm, target), floats=True)
         )
     except (InputError, hl.HalideError, RuntimeError):  # RuntimeError: also ForkedCallError
         return False
 
 
-def _limited(function: Callable[[], Answer]) -> Answer:
+def limited(function: Callable[[], Answer]) -> Answer:
+    """Return what `function` returns in a forked process with limits on CPU time and memory.
+
+    Raises:
+        ForkedCallError: It crashes or exceeds the limits.
+    """
     return call_forked(function, cpu_seconds=LOWERING_SECONDS, memory_bytes=LOWERING_BYTES)
 
 

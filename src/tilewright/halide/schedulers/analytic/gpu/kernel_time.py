@@ -186,6 +186,9 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     iterations must stay in registers: Funcs kept in registers, and the addresses of the rows that
     unrolled copies access. Operands of terms that are added in sequence can be loaded later.
 
+    Funcs in registers, the copied operands that they are computed from, and the sizes and strides
+    of inputs are all needed at once.
+
     A kernel without Funcs in registers needs most of what ptxas gives it without a limit: what its
     unrolled loops load ahead. Of those with such Funcs, ptxas gives many more than they need.
     """
@@ -196,7 +199,12 @@ def needed_registers(kernel: KernelWork, c: GpuConstants) -> float:
     ahead = any(stage.iterations and stage.steps > 1.0 for stage in kernel.stages)
     more = c.ahead_word * kernel.registers if ahead else 0.0
     more += c.register_address * max(stage.addresses for stage in kernel.stages)
-    least = 0.0 if kernel.registers else estimated_registers(kernel, c) - c.ahead_registers
+    if kernel.registers:
+        held = sum(stage.held for stage in kernel.stages)
+        sizes = c.register_dimension * kernel.dimensions
+        least = c.register_base + sizes + kernel.registers + held
+    else:
+        least = estimated_registers(kernel, c) - c.ahead_registers
     return max(_registers(kernel, times, c) + more, least)
 
 

@@ -101,6 +101,7 @@ class _Kernel:
         places: Where each Func that the kernel computes is stored.
         bytes: Size of the largest element loaded from each Func and input.
         staged: Words of loaded operands that are copied to registers.
+        copied: The Funcs that copy them.
         waiting: Functions that compute the work of the stages. They are called at the end, when
             `places` and `read` are complete.
         read: As in `KernelWork`.
@@ -110,6 +111,7 @@ class _Kernel:
     places: dict[str, Place]
     bytes: dict[str, float] = field(default_factory=dict)
     staged: float = 0.0
+    copied: set[str] = field(default_factory=set)
     waiting: list[Callable[[], StageWork]] = field(default_factory=list)
     read: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -323,11 +325,14 @@ class _Gathering:
         alone = len(stage.func.stages) == 1 and kernel.places[stage.func.name] == "registers"
         if alone and copies_only(found):
             kernel.staged += math.prod(count(loop.extent) for loop in sizes)
+            kernel.copied.add(stage.func.name)
         for access in found.accesses:
             if not access.store:
                 known = kernel.bytes.get(access.callee, 0.0)
                 kernel.bytes[access.callee] = max(known, float(access.bytes))
-        storage = Storage(kernel.places, self._strides, self._bytes, kernel.footprint)
+        storage = Storage(
+            kernel.places, kernel.copied, self._strides, self._bytes, kernel.footprint
+        )
         kernel.waiting.append(
             lambda: stage_work(
                 found,

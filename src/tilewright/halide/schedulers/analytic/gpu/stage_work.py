@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,6 +30,7 @@ from tilewright.halide.analysis.nest_structure import StageNest
 from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.staging import VECTOR
 from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
     InnerLoop,
     executions,
@@ -48,6 +49,7 @@ from tilewright.halide.schedulers.analytic.gpu.warps import (
     touched,
 )
 
+WORD_BYTES = 4.0  # of a register
 # Where a Func or input is stored: in registers, in shared memory or in global memory.
 Place = Literal["registers", "shared", "memory"]
 # Instructions per address: add up the terms, multiply by the element's size and, in global memory,
@@ -110,6 +112,7 @@ class StageWork:
         copies: Independent values that unrolled loops compute.
         steps: Terms that unrolled loops add to each value; for copies into registers, all loads.
         addresses: Rows in memory that unrolled loops access; 0 without `iterations`.
+        held: Words of copied operands that a thread keeps in registers at once (`_held`).
         accesses, waits: Loads and stores by pattern, and loads that the thread waits for.
     """
 
@@ -123,6 +126,7 @@ class StageWork:
     copies: float
     steps: float
     addresses: float
+    held: float
     accesses: tuple[WarpAccess, ...]
     waits: Waits
 
@@ -132,10 +136,12 @@ class Storage:
     """The storage of Funcs and inputs, by name; names not in `places` are in global memory.
 
     In bytes, `size` gives the strides of the dimensions, `whole` the total size, and `footprint`
-    the size of the part that one block loads (0 if the block computes the Func).
+    the size of the part that one block loads (0 if the block computes the Func). `copied` are the
+    Funcs that only copy operands into registers.
     """
 
     places: Mapping[str, Place]
+    copied: Container[str]
     size: Callable[[str], tuple[float, ...]]
     whole: Callable[[str], float]
     footprint: Callable[[str], float]
@@ -143,6 +149,10 @@ class Storage:
     def place(self, name: str) -> Place:
         """Return where a Func or input is stored."""
         return self.places.get(name, "memory")
+
+    def copies(self, access: MemoryAccess) -> bool:
+        """Return whether an access loads an operand from its copy in registers."""
+        return not access.store and access.callee in self.copied
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -300,6 +310,7 @@ def stage_work(
         copies,
         steps,
         _different(found.accesses, unrolled, storage) if serial else 0.0,
+        sum(_held(access, unrolled, stored) for access in found.accesses if storage.copies(access)),
         tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps, staged),
     )
@@ -345,6 +356,23 @@ def _different(
                         places = {p + i * step for p in places for i in range(int(loop.extent))}
                 own.setdefault(d, set()).update(places)
     return float(sum(math.prod(map(len, own.values())) for own in rows.values()))
+
+
+def _held(access: MemoryAccess, unrolled: Sequence[InnerLoop], stored: Container[str]) -> float:
+    """Return the words of a copied operand that a thread keeps in registers at once.
+
+    They are those of one term of the sums. But if the terms are contiguous in memory, a vector load
+    fetches several of them, and the compiler loads more of them ahead: with ptxas 13, the kernels
+    that spill are those with many words in the mean of one vector and all terms.
+    """
+    words = max(float(access.bytes), WORD_BYTES) / WORD_BYTES
+    terms = 1.0
+    for loop in unrolled:
+        if any(variable in stored for variable in loop.variables):
+            words *= loop.extent if loop.variables & access.moved else 1.0
+        elif _step(access, loop, 0) != 0.0:
+            terms *= loop.extent
+    return words * (min(terms, VECTOR) + terms) / 2.0
 
 
 def _step(access: MemoryAccess, loop: InnerLoop, d: int) -> float:
