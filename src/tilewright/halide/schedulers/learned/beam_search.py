@@ -13,12 +13,13 @@ and seed give the same schedules, regardless of the load of the machine.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Schedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel
-from tilewright.halide.schedulers.learned.evaluation import Evaluator
+from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES, Evaluator, Prior
 from tilewright.halide.schedulers.learned.moves import (
     Move,
     Reshape,
@@ -88,7 +89,7 @@ class State:
         spread: the standard deviation of the correction, in natural logarithms.
         score: the natural logarithm of `seconds` plus `Effort.caution` times `spread`.
         prior: the time of the analytic model in seconds, without the correction.
-        row: the features, shape (1, `len(PRIOR_NAMES)`).
+        features: a function that returns `row`.
         moves: the moves from a start to this state.
     """
 
@@ -97,8 +98,13 @@ class State:
     spread: float
     score: float
     prior: float
-    row: Array
+    features: Callable[[], Array]
     moves: tuple[Move, ...] = ()
+
+    @property
+    def row(self) -> Array:
+        """The features, shape (1, `len(PRIOR_NAMES)`)."""
+        return self.features()
 
 
 @dataclass(eq=False)
@@ -172,11 +178,13 @@ class BeamSearch:
         """Return the state of a schedule and update `seen`; None if it cannot be costed."""
         self.structures += 1
         prior = self.evaluator.prior(schedule)
-        found = None if prior is None else self.evaluator.features(schedule)
-        if prior is None or found is None:
+        if prior is None:
             return None
-        row = prior.with_features(found, self.machine.clock_hz)
-        mean, spread = (float(each[0]) for each in self.model.schedules.correction(row))
+        # Without a correction, the search itself needs no features: they take a sixth of its time.
+        row = functools.cache(partial(self._row, schedule, prior))
+        mean = spread = 0.0
+        if self.model.schedules.members:
+            mean, spread = (float(each[0]) for each in self.model.schedules.correction(row()))
         score = math.log(prior.seconds) + mean + self.effort.caution * spread
         seconds = prior.seconds * math.exp(mean)
         state = State(schedule, seconds, spread, score, prior.seconds, row, moves)
@@ -185,6 +193,13 @@ class BeamSearch:
         if known is None or state.score < known.score:
             self.seen[key] = state
         return state
+
+    def _row(self, schedule: Schedule, prior: Prior) -> Array:
+        """Return the features of a schedule; zeros if their sizes cannot be determined."""
+        found = self.evaluator.features(schedule)
+        if found is None:
+            return np.zeros((1, len(PRIOR_NAMES)))
+        return prior.with_features(found, self.machine.clock_hz)
 
     def _sizes(self, schedule: Schedule, func: int) -> Sizes:
         """Return N tile sizes to rate by split of a Func; the first are the present ones."""
