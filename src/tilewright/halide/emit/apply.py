@@ -66,7 +66,7 @@ def apply(
     funcs: Sequence[Any] = LiveFuncs(live, pipeline)
     known = algorithm_names(live)
     if schedule.clones:
-        funcs = _extended(schedule, live, funcs)
+        funcs = _extended(schedule, algorithm, live, funcs)
         known = tuple(_names(func) for func in funcs)
     algorithm = with_clones(algorithm, schedule.clones)
     names = loop_names(schedule, algorithm, known)
@@ -131,13 +131,18 @@ def _imported(pipeline: Any) -> Algorithm:
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
 
 
-def _extended(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
-    """Add the schedule's Funcs; return all live Funcs in the order of the extended algorithm."""
+def _extended(
+    schedule: Schedule, algorithm: Algorithm, live: Algorithm, funcs: Sequence[Any]
+) -> list[Any]:
+    """Add the schedule's Funcs; return all live Funcs in the order of the extended algorithm.
+
+    `live` is the algorithm with the names in the live pipeline.
+    """
     extended = with_clones(algorithm, schedule.clones)
     given = iter(funcs)
     added = {*extended.partials, *(copy.name for copy in extended.copies)}
     result: list[Any] = [None if func.name in added else next(given) for func in extended.funcs]
-    for call in factor_calls(algorithm, schedule.clones):
+    for call in factor_calls(live, schedule.clones):
         result[call.result] = _split_reduction(result[call.func], call)
     for copied in clone_calls(algorithm, schedule.clones):
         readers = [result[reader] for reader in copied.readers]

@@ -80,7 +80,7 @@ def _operator(stage: Stage, place: int, value: Expr) -> str:
     if len(operands) != len(rest) + 1 or any(_reads(stage, operand) for operand in rest):
         return ""
     # Halide rewrites ``f + -a`` to ``f - a``, whose form it does not recognise.
-    if value.name in ("add", "mul") and any(_negative(operand) for operand in rest):
+    if value.name in ("add", "mul") and any(_negates(operand) for operand in rest):
         return ""
     return value.name
 
@@ -104,11 +104,26 @@ def _position(stage: Stage, place: int, value: Expr, extreme: str) -> str:
     return "arg" if same_value and plain and keeps else ""
 
 
-def _negative(expr: Expr) -> bool:
-    if isinstance(expr, Op) and expr.name == "sub":
-        return isinstance(expr.args[0], Const)
-    if isinstance(expr, Op) and expr.name == "mul":
-        return any(_negative(arg) for arg in expr.args)
+def _negates(expr: Expr) -> bool:
+    """Return whether an operand has a negation or a constant of zero or less, outside of calls."""
+    stack, seen = [expr], {id(expr)}
+    while stack:
+        node = stack.pop()
+        if node is expr and _not_positive(node):
+            return True
+        if not isinstance(node, Op):
+            continue
+        if node.name == "sub" and isinstance(node.args[0], Const):
+            return True
+        if node.name == "mul" and any(map(_not_positive, node.args)):
+            return True
+        new = [arg for arg in node.args if id(arg) not in seen]
+        seen |= {id(arg) for arg in new}
+        stack += new
+    return False
+
+
+def _not_positive(expr: Expr) -> bool:
     return isinstance(expr, Const) and isinstance(expr.value, int | float) and expr.value <= 0
 
 
