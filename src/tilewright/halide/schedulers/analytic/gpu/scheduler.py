@@ -180,7 +180,7 @@ def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator
     algorithm = base.view.algorithm
     names = sorted({name for each in large for name in each.group.members})
     threads = machine.sms * machine.max_threads_per_sm
-    idle = idle_reductions(base, names, threads, searches.constants.idle_factor)
+    idle = idle_reductions(base, names, threads / searches.constants.idle_factor)
     if not idle or algorithm.original is not None:
         return
     seen = set()

@@ -73,25 +73,16 @@ def split_reductions(
     return added if not list(clone_problems(algorithm, added)) else ()
 
 
-def idle_reductions(
-    base: Analysis, names: Iterable[str], threads: float, factor: float
-) -> tuple[str, ...]:
-    """Return the reductions that leave a GPU with room for `threads` threads idle.
-
-    They have fewer than `threads` / `factor` parallel points, and more steps than `threads`.
-    """
+def idle_reductions(base: Analysis, names: Iterable[str], most: float) -> tuple[str, ...]:
+    """Return the reductions with fewer than `most` parallel points, which leave a GPU idle."""
     found = []
     for name in names:
         func = base.view.algorithm.by_name[name]
         if name not in base.regions or not only_reduces(base, func):
             continue
-        for stage in func.stages[1:]:
-            kernel = FusedKernel(base, name, stage.index)
-            points = math.prod(kernel.extents)
-            steps = math.prod(map(iterations, kernel.serial_env.values()))
-            if points * factor < threads < points * steps:
-                found.append(name)
-                break
+        kernels = [FusedKernel(base, name, stage.index) for stage in func.stages[1:]]
+        if any(math.prod(kernel.extents) < most for kernel in kernels):
+            found.append(name)
     return tuple(found)
 
 
