@@ -9,6 +9,7 @@ from tilewright.halide.ir.schedule import (
     Clone,
     ComputeWith,
     DimensionBounds,
+    Factored,
     FuncSchedule,
     Fuse,
     Level,
@@ -37,7 +38,7 @@ def split(old, factor, tail="guard_with_if"):
 
 def place(algorithm, name):
     """A Func's place by the start of its name; copies do not count."""
-    copies = {copy.name for copy in algorithm.copies}
+    copies = {*algorithm.partials, *(copy.name for copy in algorithm.copies)}
     own = {f.name.split("$")[0]: i for i, f in enumerate(algorithm.funcs) if f.name not in copies}
     return own[name]
 
@@ -320,6 +321,35 @@ def wrappers(algorithm):
     )
 
 
+def partial_results(algorithm):
+    """A sum split twice, a histogram per thread, and a wrapper of partial sums."""
+    convolved, histogram = (place(algorithm, name) for name in ("convolved", "histogram"))
+    count = len(algorithm.funcs)
+    made = (
+        Factored(convolved, 1, ("r1i", "r0"), (split("r1", 2),)),
+        Factored(convolved, 1, ("r1",)),
+        Factored(histogram, 1, ("r1o",), (split("r1", 3),)),
+        Clone(count, (count + 1,), wrapper=True),
+    )
+    extended = with_clones(algorithm, made)
+    once, twice, counted = (extended.order[name] for name in extended.partials)
+    (wrapped,) = (extended.order[copy.name] for copy in extended.copies)
+    rows = Level("at", twice, 1, "v1")
+    return complete(
+        algorithm,
+        "host",
+        [
+            FuncSchedule(once, rows, rows),
+            FuncSchedule(twice, ROOT, ROOT),
+            FuncSchedule(wrapped, rows, rows, storage_order=(3, 1, 0, 2)),
+            FuncSchedule(
+                counted, ROOT, ROOT, stages=(nest(order="v0 v1"), nest(order="r0 r1 v1:parallel"))
+            ),
+        ],
+        made,
+    )
+
+
 def shared_loops(algorithm):
     """Two Funcs in one nest, one of them with an update."""
     colour, grey = (place(algorithm, name) for name in ("colour", "grey"))
@@ -372,6 +402,7 @@ def all_cases():
         "storage": ("blur", storage),
         "ring": ("blur", ring),
         "wrappers": ("reductions", wrappers),
+        "partial_results": ("reductions", partial_results),
         "shared_loops": ("separate", shared_loops),
         "races": ("reductions", races),
     }

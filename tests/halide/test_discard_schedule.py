@@ -21,7 +21,8 @@ from tilewright.halide.frontend.source import ScheduledError, load
 from tilewright.halide.ir.schedule import ScheduleError
 
 ALGORITHMS = {name: imported(build()) for name, build in PIPELINES.items()}
-CASES = all_cases()
+# rfactor changes the algorithm, so a schedule with it cannot be read back or dropped.
+CASES = {name: case for name, case in all_cases().items() if name != "partial_results"}
 x, y = hl.Var("x"), hl.Var("y")
 
 

@@ -22,7 +22,9 @@ from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.live import LiveFuncs, known_condition, live_parameters
 from tilewright.halide.frontend.serial.reset import without_schedule
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.clones import clone_calls, with_clones
+from tilewright.halide.ir.clones import clone_calls, factor_calls, with_clones
+from tilewright.halide.ir.factored import FactorCall
+from tilewright.halide.ir.loops import origin
 from tilewright.halide.ir.names import FuncNames, LoopNames, algorithm_names, loop_names
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, ScheduleError
 
@@ -64,7 +66,7 @@ def apply(
     funcs: Sequence[Any] = LiveFuncs(live, pipeline)
     known = algorithm_names(live)
     if schedule.clones:
-        funcs = _cloned(schedule, algorithm, funcs)
+        funcs = _extended(schedule, algorithm, live, funcs)
         known = tuple(_names(func) for func in funcs)
     algorithm = with_clones(algorithm, schedule.clones)
     names = loop_names(schedule, algorithm, known)
@@ -129,18 +131,45 @@ def _imported(pipeline: Any) -> Algorithm:
     return import_pipeline(bytes(hl.serialize_pipeline(pipeline)))
 
 
-def _cloned(schedule: Schedule, algorithm: Algorithm, funcs: Sequence[Any]) -> list[Any]:
-    """Make the clones; return all live Funcs in the order of the algorithm with clones."""
+def _extended(
+    schedule: Schedule, algorithm: Algorithm, live: Algorithm, funcs: Sequence[Any]
+) -> list[Any]:
+    """Add the schedule's Funcs; return all live Funcs in the order of the extended algorithm.
+
+    `live` is the algorithm with the names in the live pipeline.
+    """
     extended = with_clones(algorithm, schedule.clones)
     given = iter(funcs)
-    copies = {copy.name for copy in extended.copies}
-    result: list[Any] = [None if func.name in copies else next(given) for func in extended.funcs]
-    for call in clone_calls(algorithm, schedule.clones):
-        readers = [result[reader] for reader in call.readers]
-        of = result[call.func]
-        copy = of.in_ if call.wrapper else of.clone_in
-        result[call.result] = copy(readers if len(readers) > 1 else readers[0])
+    added = {*extended.partials, *(copy.name for copy in extended.copies)}
+    result: list[Any] = [None if func.name in added else next(given) for func in extended.funcs]
+    for call in factor_calls(live, schedule.clones):
+        result[call.result] = _split_reduction(result[call.func], call)
+    for copied in clone_calls(algorithm, schedule.clones):
+        readers = [result[reader] for reader in copied.readers]
+        of = result[copied.func]
+        copy = of.in_ if copied.wrapper else of.clone_in
+        result[copied.result] = copy(readers if len(readers) > 1 else readers[0])
     return result
+
+
+def _split_reduction(func: Any, call: FactorCall) -> Any:
+    """Call ``split`` and ``rfactor`` on an update; return the Func of partial results."""
+    import halide as hl
+
+    def loop(name: str) -> Any:
+        if name in call.names:
+            return hl.RVar(call.names[name])
+        place = origin(name)
+        assert place is not None
+        return func.rvars(call.stage - 1)[place[1]]
+
+    update = func.update(call.stage - 1)
+    pairs = [loop(name) for name in call.rvars]
+    for split in call.splits:
+        names = (loop(split.old), loop(split.outer), loop(split.inner))
+        update.split(*names, split.factor, hl.TailStrategy.GuardWithIf)
+    variables = [hl.Var(name) for name in call.vars]
+    return update.rfactor(list(zip(pairs, variables, strict=True)))
 
 
 def _names(func: Any) -> FuncNames:

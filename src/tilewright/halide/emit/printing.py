@@ -8,7 +8,7 @@ Halide's order of Funcs, which depends on automatic names that differ between bu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.halide.emit.checks import cpp_check, cpp_string, python_check
@@ -26,47 +26,20 @@ from tilewright.halide.emit.directives import (
 )
 from tilewright.halide.emit.finders import CPP_FINDER, CPP_KNOWN, PYTHON_FINDER, PYTHON_KNOWN
 from tilewright.halide.emit.identifiers import RESERVED, name_keys, shown
+from tilewright.halide.emit.languages import CPP, PYTHON, Language, cloning, factoring
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.clones import CloneCall, clone_calls, originals, with_clones
+from tilewright.halide.ir.clones import (
+    CloneCall,
+    clone_calls,
+    factor_calls,
+    originals,
+    with_clones,
+)
 from tilewright.halide.ir.loops import dimension_of, origin
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
 from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement
-
-
-@dataclass(frozen=True)
-class _Language:
-    """The syntax in which Python and C++ differ.
-
-    Attributes:
-        constant: Format of an enumeration's constant, from its type and value.
-        outermost: The outermost loop.
-        several: Format of a list.
-        pair: Format of a pair.
-        truth: The words for false and true.
-        methods: Names of methods that differ from Python's, because they are Python keywords.
-    """
-
-    constant: str
-    outermost: str
-    several: str
-    pair: str
-    truth: tuple[str, str]
-    methods: Mapping[str, str]
-
-
-_PYTHON = _Language(
-    "hl.{0}.{1}", "hl.Var.outermost()", "[{0}]", "({0}, {1})", ("False", "True"), {}
-)
-_CPP = _Language(
-    "{0}::{1}",
-    "Var::outermost()",
-    "{{{0}}}",
-    "{{{0}, {1}}}",
-    ("false", "true"),
-    {"async_": "async", "in_": "in"},
-)
 
 
 def to_python(
@@ -86,7 +59,7 @@ def to_python(
         checks: Whether to add a function ``NAME_refuses`` that returns why outputs do not meet the
             requirements (see `emit.checks`).
     """
-    text = _Printer(schedule, algorithm, _PYTHON, requirements).python(name)
+    text = _Printer(schedule, algorithm, PYTHON, requirements).python(name)
     return f"{text}\n\n{python_check(name, requirements)}" if checks else text
 
 
@@ -101,7 +74,7 @@ def to_cpp(
 
     The arguments are those of `to_python`.
     """
-    text = _Printer(schedule, algorithm, _CPP, requirements).cpp(name)
+    text = _Printer(schedule, algorithm, CPP, requirements).cpp(name)
     return f"{text}{cpp_check(name, requirements)}" if checks else text
 
 
@@ -135,12 +108,13 @@ class _Printer:
         self,
         schedule: Schedule,
         algorithm: Algorithm,
-        language: _Language,
+        language: Language,
         requirements: Sequence[Requirement] = (),
     ) -> None:
         self.schedule = schedule
         self.requirements = requirements
         self.clones = clone_calls(algorithm, schedule.clones)
+        self.factored = factor_calls(algorithm, schedule.clones)
         self.algorithm = algorithm = with_clones(algorithm, schedule.clones)
         self.given = originals(algorithm)
         self.language = language
@@ -185,6 +159,8 @@ class _Printer:
                 used_funcs.update(ref.func for ref in refs)
         for call in self.clones:
             used_funcs.update((call.func, *call.readers, call.result))
+        for factored in self.factored:
+            used_funcs.update((factored.func, factored.result))
         wishes = {i: key[0] for i, key in self.keys.items()}
         self.func_ids = {
             i: choose(readable(wishes.get(i, self.algorithm.funcs[i].name)))
@@ -268,12 +244,13 @@ class _Printer:
             calls.append(f".{method}({listed})")
         return calls
 
+    def _factored(self) -> list[str]:
+        """Return the statements that split reductions."""
+        return [factoring(call, self.func_ids, self.language) for call in self.factored]
+
     def _clone(self, call: CloneCall) -> str:
         """Return the expression that makes a clone."""
-        readers = ", ".join(self.func_ids[reader] for reader in call.readers)
-        several = self.language.several if len(call.readers) > 1 else "{0}"
-        method = self.language.methods.get("in_", "in_") if call.wrapper else "clone_in"
-        return f"{self.func_ids[call.func]}.{method}({several.format(readers)})"
+        return cloning(call, self.func_ids, self.language)
 
     def _receiver(self, section: _Section) -> str:
         if section.branch:
@@ -391,6 +368,7 @@ class _Printer:
             if index in self.keys:
                 base, rank = self.keys[index]
                 lines.append(f"    {ident} = func[{json.dumps(base)}][{rank}]")
+        lines += self._factored()
         for call in self.clones:
             lines.append(f"    {self.func_ids[call.result]} = {self._clone(call)}")
         for (loop, reduction), ident in self.loop_ids.items():
@@ -438,6 +416,7 @@ class _Printer:
             if index in self.keys:
                 base, rank = self.keys[index]
                 lines.append(f"    Func {ident} = func.at({cpp_string(base)}).at({rank});")
+        lines += self._factored()
         for call in self.clones:
             lines.append(f"    Func {self.func_ids[call.result]} = {self._clone(call)};")
         for (loop, reduction), ident in self.loop_ids.items():

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from tilewright.halide.ir.schedule import Factored
+
 TypeCode = Literal["int", "uint", "float", "handle", "bfloat"]
 
 
@@ -285,8 +287,9 @@ class Algorithm:
     estimates; those of scalar parameters are in `scalars`. `requirements` are the conditions that
     the pipeline checks when it starts. `serialized` is Halide's serialisation.
 
-    If a schedule copies Funcs, `copies` lists the copies and `original` is the algorithm without
-    them (see `tilewright.halide.ir.clones`). `digest` and `serialized` remain those of `original`.
+    If a schedule adds Funcs, `copies` lists the copies, `partials` names the Funcs of partial
+    results, and `original` is the algorithm without them (see `tilewright.halide.ir.clones`).
+    `digest` and `serialized` remain those of `original`.
     """
 
     funcs: tuple[Func, ...]
@@ -299,6 +302,8 @@ class Algorithm:
     requirements: tuple[Expr, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
     copies: tuple[Copy, ...] = ()
+    partials: tuple[str, ...] = ()
+    factored: tuple[Factored, ...] = ()
     original: Algorithm | None = field(default=None, repr=False)
 
     @cached_property

@@ -1,8 +1,9 @@
-"""Copy Funcs for some of their readers, as a schedule asks: ``Func.clone_in`` and ``Func.in_``.
+"""Add Funcs to an algorithm, as a schedule asks: ``clone_in``, ``in_`` and ``rfactor``.
 
-With a copy, a Func with two readers can be computed in two ways, for example once per row for one
-reader and at every point for the other. All code that checks, costs or shows a schedule works on
-`with_clones`: the algorithm with the copies.
+With a copy (``clone_in``, ``in_``), a Func with two readers can be computed in two ways, for
+example once per row for one reader and at every point for the other. A reduction can be split into
+partial results and their combination (``rfactor``, see `ir.factored`). All code that checks, costs
+or shows a schedule works on `with_clones`: the algorithm with the added Funcs.
 """
 
 from __future__ import annotations
@@ -24,8 +25,14 @@ from tilewright.halide.ir.algorithm import (
     Variable,
     walk,
 )
+from tilewright.halide.ir.factored import (
+    Extended,
+    FactorCall,
+    factored_problems,
+    with_partial_results,
+)
 from tilewright.halide.ir.names import titled
-from tilewright.halide.ir.schedule import Clone, ScheduleError
+from tilewright.halide.ir.schedule import Clone, Factored, ScheduleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,16 @@ class CloneCall:
     wrapper: bool = False
 
 
-def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
+Added = Clone | Factored
+
+
+def with_clones(algorithm: Algorithm, clones: Sequence[Added]) -> Algorithm:
     """Return the algorithm with copies, each directly after the Func that it is made of.
 
     Several copies of one Func are in the order of `clones`. Readers of a copy call the copy, and a
-    copy calls the same Funcs as its original. Copies that `algorithm` already has are dropped
-    first. Without clones the result is the algorithm without copies.
+    copy calls the same Funcs as its original. Partial results of a reduction come directly before
+    the Func that combines them. Funcs that were added to `algorithm` already are dropped first.
+    Without clones the result is the algorithm without added Funcs.
 
     Raises:
         ScheduleError: A clone cannot be made (see `clone_problems`).
@@ -56,10 +67,40 @@ def with_clones(algorithm: Algorithm, clones: Sequence[Clone]) -> Algorithm:
 
 
 @functools.lru_cache(maxsize=16)
-def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
-    problems = [f"{name}: {reason}" for name, reason in clone_problems(base, clones)]
+def _extended(base: Algorithm, added: tuple[Added, ...]) -> Algorithm:
+    problems = [f"{name}: {reason}" for name, reason in clone_problems(base, added)]
     if problems:
         raise ScheduleError("; ".join(problems))
+    factored, clones = _parts(base, added)
+    extended = _copied(factored.algorithm, clones) if clones else factored.algorithm
+    return replace(extended, original=base)
+
+
+@functools.lru_cache(maxsize=16)
+def _factored(base: Algorithm, entries: tuple[Factored, ...]) -> Extended:
+    return with_partial_results(base, entries)
+
+
+def _parts(base: Algorithm, added: Sequence[Added]) -> tuple[Extended, tuple[Clone, ...]]:
+    """Return the algorithm with partial results, and the copies by its positions."""
+    entries = tuple(entry for entry in added if isinstance(entry, Factored))
+    clones = tuple(entry for entry in added if isinstance(entry, Clone))
+    if not entries:
+        return Extended(base, tuple(range(len(base.funcs)))), clones
+    made = _factored(base, entries)
+    places = dict(enumerate(made.places))  # a copy keeps its number
+    return made, tuple(
+        replace(
+            clone,
+            func=places.get(clone.func, clone.func),
+            readers=tuple(places.get(reader, reader) for reader in clone.readers),
+        )
+        for clone in clones
+    )
+
+
+def _copied(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
+    """Return an algorithm with copies of its Funcs."""
     count = len(base.funcs)
     sources = [*range(count), *(clone.func for clone in clones)]
     names = _names(base, clones)
@@ -89,21 +130,34 @@ def _extended(base: Algorithm, clones: tuple[Clone, ...]) -> Algorithm:
         )
         for i, clone in enumerate(clones)
     )
-    return replace(base, funcs=tuple(funcs), copies=copies, original=base)
+    return replace(base, funcs=tuple(funcs), copies=copies)
 
 
-def clones_of(algorithm: Algorithm) -> tuple[Clone, ...]:
-    """Return the clones that an algorithm was extended with."""
+def clones_of(algorithm: Algorithm) -> tuple[Added, ...]:
+    """Return the entries of `Schedule.clones` that an algorithm was extended with."""
     base = algorithm.original or algorithm
-    places = dict(base.order)
-    places |= {copy.name: len(base.funcs) + i for i, copy in enumerate(algorithm.copies)}
-    return tuple(
+    names = [*(func.name for func in base.funcs), *algorithm.partials]
+    names += [copy.name for copy in algorithm.copies]
+    places = {name: i for i, name in enumerate(names)}
+    copies = (
         Clone(places[copy.original], tuple(places[r] for r in copy.readers), copy.wrapper)
         for copy in algorithm.copies
     )
+    return (*algorithm.factored, *copies)
 
 
-def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCall, ...]:
+def factor_calls(algorithm: Algorithm, added: Sequence[Added]) -> tuple[FactorCall, ...]:
+    """Return the calls of ``rfactor`` that make partial results, in order; they come first."""
+    base = algorithm.original or algorithm
+    made, clones = _parts(base, added)
+    count = len(made.algorithm.funcs)
+    places = {i: place for place, i in enumerate(_places(count, clones))}
+    return tuple(
+        replace(call, func=places[call.func], result=places[call.result]) for call in made.calls
+    )
+
+
+def clone_calls(algorithm: Algorithm, added: Sequence[Added]) -> tuple[CloneCall, ...]:
     """Return the calls of ``clone_in`` and ``in_`` that make the clones, in order.
 
     Halide can clone a Func only once. The first copy is therefore made for the readers of all
@@ -111,7 +165,8 @@ def clone_calls(algorithm: Algorithm, clones: Sequence[Clone]) -> tuple[CloneCal
     wrapped Func, so wrappers come after clones. Consumers come before producers, because a copy may
     be a reader, and copies keep the calls of their originals.
     """
-    base = algorithm.original or algorithm
+    made, clones = _parts(algorithm.original or algorithm, added)
+    base = made.algorithm
     count = len(base.funcs)
     places = {i: place for place, i in enumerate(_places(count, clones))}
     calls = []
@@ -149,7 +204,7 @@ def originals(algorithm: Algorithm) -> dict[int, int]:
     return {i: algorithm.order[func.name] for i, func in enumerate(base.funcs)}
 
 
-def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str]:
+def halide_names(algorithm: Algorithm, clones: Sequence[Added]) -> dict[str, str]:
     """Map Halide's names of copies, which its profiler and code show, to the names used here."""
     extended = with_clones(algorithm, clones)
     named: dict[int, str] = {}
@@ -167,9 +222,23 @@ def halide_names(algorithm: Algorithm, clones: Sequence[Clone]) -> dict[str, str
     return result
 
 
-def clone_problems(algorithm: Algorithm, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
-    """Yield every reason why clones cannot be made, as a Func's name and a sentence."""
+def clone_problems(algorithm: Algorithm, added: Sequence[Added]) -> Iterator[tuple[str, str]]:
+    """Yield every reason why Funcs cannot be added, as a Func's name and a sentence."""
     base = algorithm.original or algorithm
+    entries = [entry for entry in added if isinstance(entry, Factored)]
+    if any(isinstance(entry, Clone) for entry in added[: len(entries)]):
+        yield base.outputs[0], "list all split reductions before the copies"
+        return
+    unfactored = list(factored_problems(base, entries))
+    if unfactored:
+        yield from unfactored
+        return
+    made, clones = _parts(base, added)
+    yield from _copy_problems(made.algorithm, clones)
+
+
+def _copy_problems(base: Algorithm, clones: Sequence[Clone]) -> Iterator[tuple[str, str]]:
+    """Yield every reason why copies of an algorithm's Funcs cannot be made."""
     count = len(base.funcs)
     unknown = list(_unknown_sources(count, clones))
     if unknown:

@@ -1,8 +1,9 @@
 """Write schedules to JSON and read them, with a schema version and the algorithm's digest.
 
 The form is ``{"schema": "tilewright.halide.schedule", "version": 1, "algorithm": …, "target": …,
-"funcs": […]}``, with ``"clones": […]`` and ``"variants": […]`` unless empty. All other fields are
-named as in `tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``, or
+"funcs": […]}``, with ``"factored": […]``, ``"clones": […]`` and ``"variants": […]`` unless empty:
+``Schedule.clones`` has the entries of the first two. All other fields are named as in
+`tilewright.halide.ir.schedule`. A level is ``"inline"``, ``"root"``, or
 ``{"func": …, "stage": …, "loop": …}``.
 """
 
@@ -19,6 +20,7 @@ from tilewright.halide.ir.schedule import (
     Clone,
     ComputeWith,
     DimensionBounds,
+    Factored,
     FuncSchedule,
     Fuse,
     KnownValue,
@@ -53,8 +55,12 @@ def to_data(schedule: Schedule) -> dict[str, Any]:
         "target": schedule.target,
         "funcs": [_func_data(func) for func in schedule.funcs],
     }
-    if schedule.clones:
-        data["clones"] = [_clone_data(clone) for clone in schedule.clones]
+    factored = [entry for entry in schedule.clones if isinstance(entry, Factored)]
+    if factored:
+        data["factored"] = [_factored_data(entry) for entry in factored]
+    clones = [entry for entry in schedule.clones if isinstance(entry, Clone)]
+    if clones:
+        data["clones"] = [_clone_data(clone) for clone in clones]
     if schedule.variants:
         data["variants"] = [_variant_data(variant) for variant in schedule.variants]
     return data
@@ -94,11 +100,13 @@ def from_data(data: Any, algorithm: Algorithm | None = None) -> Schedule:
         )
     target = top.take("target", str)
     funcs = tuple(_func(item) for item in top.items("funcs"))
+    split = "factored" in top.data
+    factored = tuple(_factored(item) for item in top.items("factored")) if split else ()
     clones = tuple(_clone(item) for item in top.items("clones")) if "clones" in top.data else ()
     there = "variants" in top.data
     variants = tuple(_variant(item) for item in top.items("variants")) if there else ()
     top.done()
-    return Schedule(digest, target, funcs, clones, variants)
+    return Schedule(digest, target, funcs, (*factored, *clones), variants)
 
 
 def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule:
@@ -113,6 +121,15 @@ def from_json(text: str | bytes, algorithm: Algorithm | None = None) -> Schedule
 def _clone_data(clone: Clone) -> dict[str, Any]:
     data: dict[str, Any] = {"func": clone.func, "readers": [*clone.readers]}
     return {**data, "wrapper": True} if clone.wrapper else data
+
+
+def _factored_data(entry: Factored) -> dict[str, Any]:
+    return {
+        "func": entry.func,
+        "stage": entry.stage,
+        "rvars": [*entry.rvars],
+        "splits": [_split_data(split) for split in entry.splits],
+    }
 
 
 def _variant_data(variant: SizeVariant) -> dict[str, Any]:
@@ -295,6 +312,18 @@ def _clone(item: _Object) -> Clone:
     result = Clone(item.natural("func", 0), item.naturals("readers", "Funcs"), wrapper)
     item.done()
     return result
+
+
+def _factored(item: _Object) -> Factored:
+    func, stage = item.natural("func", 0), item.natural("stage", 0)
+    rvars = item.take("rvars", list)
+    if not all(isinstance(name, str) for name in rvars):
+        raise ScheduleError(f"{item.path}.rvars must be a list of loops")
+    splits = tuple(_change(change) for change in item.items("splits"))
+    if not all(isinstance(split, Split) for split in splits):
+        raise ScheduleError(f"{item.path}.splits has a fusion; only splits are possible here")
+    item.done()
+    return Factored(func, stage, tuple(rvars), tuple(s for s in splits if isinstance(s, Split)))
 
 
 def _variant(item: _Object) -> SizeVariant:

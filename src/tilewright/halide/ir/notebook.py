@@ -18,7 +18,11 @@ def schedule_html(schedule: Schedule) -> str:
         (str(entry.func), _level(entry.compute), _level(entry.store), _loops(entry))
         for entry in schedule.funcs
     ]
-    notes = [f"copies of Funcs: {len(schedule.clones)}"] if schedule.clones else []
+    notes = (
+        [f"added Funcs (copies, partial results): {len(schedule.clones)}"]
+        if schedule.clones
+        else []
+    )
     if schedule.variants:
         notes.append(f"sizes with separate loops: {len(schedule.variants)}")
     return fragment(f"Schedule for {schedule.target}", _HEADINGS, rows, notes)

@@ -359,6 +359,34 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True)
+class Factored:
+    """A reduction split in two (``Stage.rfactor``): partial results, then their combination.
+
+    Update `stage` of Func `func` reduces by an associative operator. After `splits` of its
+    reduction loops, the loops `rvars` become pure dimensions of a new Func of partial results. The
+    update then combines only these. Splits are guarded, and refer to loops by their canonical
+    names. With a `Split` of ``r0`` into ``ro`` and ``ri`` by 8 and the `rvars` ``("ri",)``::
+
+        before             after
+        f = 0              for u in 0..8: p[u] = 0
+        for r in 0..n:     for u in 0..8:
+          f += g[r]          for ro in 0..n / 8: p[u] += g[8 * ro + u]
+                           f = 0
+                           for ri in 0..8: f += p[ri]
+
+    The new Func's dimensions are those of `func`, then one per loop of `rvars`, in the order of the
+    loops in the nest, innermost first; it comes directly before `func`. Floats are added in another
+    order. `func` is a position in the algorithm without clones, which has n Funcs; the new Func of
+    entry number i of `Schedule.clones` has position n + i there. `func` may be such a position.
+    """
+
+    func: int
+    stage: int
+    rvars: tuple[str, ...]
+    splits: tuple[Split, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SizeVariant:
     """Other nests for the calls in which all of `sizes` hold.
 
@@ -384,7 +412,9 @@ class Schedule:
     memoised) and those that keep the user's schedule have no entry.
 
     If there are `clones`, positions in `funcs` and its levels refer to the algorithm with the
-    copies (`tilewright.halide.ir.clones.with_clones`), where every copy follows its original.
+    Funcs that they add (`tilewright.halide.ir.clones.with_clones`), where every copy follows its
+    original, and partial results precede the Func that combines them. Entries of kind `Factored`
+    come before copies.
 
     A call runs the nests of the first of `variants` whose conditions hold. If none holds, it runs
     the nests of `funcs`.
@@ -393,7 +423,7 @@ class Schedule:
     algorithm: str
     target: str
     funcs: tuple[FuncSchedule, ...]
-    clones: tuple[Clone, ...] = ()
+    clones: tuple[Clone | Factored, ...] = ()
     variants: tuple[SizeVariant, ...] = ()
 
     def _repr_html_(self) -> str:

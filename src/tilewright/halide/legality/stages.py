@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilewright.halide.analysis.reorderable import operands_of
-from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, Variable, walk
+from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, walk
+from tilewright.halide.ir.associativity import same
 from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops, split_loops
 from tilewright.halide.ir.schedule import (
     Fuse,
@@ -96,31 +97,6 @@ def _reads_itself(stage: Stage, exprs: list[Expr]) -> bool:
         isinstance(node, Call) and node.kind == "func" and node.name == stage.func
         for node in walk(*exprs)
     )
-
-
-def same(a: Expr, b: Expr) -> bool:
-    """Return whether two expressions are structurally equal, with variables compared by name."""
-    seen: set[tuple[int, int]] = set()
-    stack = [(a, b)]
-    while stack:
-        x, y = stack.pop()
-        if x is y or (id(x), id(y)) in seen:
-            continue
-        seen.add((id(x), id(y)))
-        if type(x) is not type(y) or x.type != y.type:
-            return False
-        if isinstance(x, Op | Call) and isinstance(y, Op | Call):
-            if x.name != y.name or len(x.args) != len(y.args):
-                return False
-            if isinstance(x, Call) and isinstance(y, Call) and x.value_index != y.value_index:
-                return False
-            stack.extend(zip(x.args, y.args, strict=True))
-        elif isinstance(x, Variable) and isinstance(y, Variable):
-            if x.name != y.name:
-                return False
-        elif getattr(x, "value", None) != getattr(y, "value", None):
-            return False
-    return True
 
 
 def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:

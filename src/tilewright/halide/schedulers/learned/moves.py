@@ -30,13 +30,12 @@ from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.paths import Node, find_paths
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func, walk
-from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.clones import Added, with_clones
 from tilewright.halide.ir.loops import origin, part_of
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
-    Clone,
     FuncSchedule,
     Level,
     Mapping,
@@ -149,7 +148,7 @@ class Scene:
 
     algorithm: Algorithm
     machine: CpuMachine
-    clones: tuple[Clone, ...] = ()
+    clones: tuple[Added, ...] = ()
     problems: dict[str, Known] = field(default_factory=dict, compare=False, repr=False)
     small: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
 

@@ -16,9 +16,9 @@ from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func
-from tilewright.halide.ir.clones import clones_of, with_clones
+from tilewright.halide.ir.clones import Added, clones_of, with_clones
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
-from tilewright.halide.ir.schedule import ROOT, Clone, FuncSchedule, Schedule
+from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
@@ -336,8 +336,8 @@ class _Searches:
     results: dict[Schedule, tuple[Policy, CpuCosts, Grouping[CpuPlan]]] = field(
         default_factory=dict
     )
-    _bases: dict[tuple[Clone, ...], Analysis] = field(default_factory=dict)
-    _blocks: dict[tuple[tuple[Clone, ...], float], KnownBlocks] = field(default_factory=dict)
+    _bases: dict[tuple[Added, ...], Analysis] = field(default_factory=dict)
+    _blocks: dict[tuple[tuple[Added, ...], float], KnownBlocks] = field(default_factory=dict)
 
     def base(self, algorithm: Algorithm) -> Analysis:
         """Return the analysis of the algorithm with its clones and nothing inlined."""

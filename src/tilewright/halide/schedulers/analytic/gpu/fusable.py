@@ -29,6 +29,9 @@ def why_not_member(analysis: Analysis, name: str) -> str:
 
 def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
     """Return why `member` cannot be computed in the blocks of its `reader`; empty if it can."""
+    if reader in analysis.view.algorithm.partials:
+        # Halide clamps the coordinates to the reduction's domain, so regions vary between blocks.
+        return f"{reader} reads {member} at coordinates that are clamped"
     for stage in analysis.view.stages(reader):
         for call in stage.calls:
             if call.name == member and call.kind == "func":

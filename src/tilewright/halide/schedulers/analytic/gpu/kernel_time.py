@@ -61,7 +61,7 @@ class KernelCounts:
         shared_waits: Loads from shared memory waited for.
         barriers: Barriers.
         memory_bytes: Bytes from and to DRAM.
-        atomics: Atomic additions.
+        atomics: Atomic additions; those to few sectors count for the others that they delay.
     """
 
     instructions: Bound
@@ -119,7 +119,8 @@ def kernel_counts(
         shared_waits=waves * sum(s.waits.shared for s in kernel.stages),
         barriers=waves * sum(s.runs for s in kernel.stages if s.member),
         memory_bytes=memory_bytes,
-        atomics=kernel.atomics,
+        # Additions to one sector are done one after the other (simulated: 1.1 cycles each).
+        atomics=kernel.atomics * max(c.atomics_per_cycle / kernel.sectors, 1.0),
     )
 
 

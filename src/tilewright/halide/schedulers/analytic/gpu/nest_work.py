@@ -60,6 +60,7 @@ class KernelWork:
         atomics: Atomic additions of one launch.
         dimensions: Number of dimensions of all Funcs and inputs that are read or written.
         fused: Number of fused loops.
+        sectors: Number of sectors that atomic additions may go to.
     """
 
     func: str
@@ -75,6 +76,7 @@ class KernelWork:
     atomics: float
     dimensions: int
     fused: int
+    sectors: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ class _Gathering:
             self._atomics(stage, sizes),
             sum(len(self._extents(name)) for name in (*read, stage.func.name)),
             sum(isinstance(change, Fuse) for change in stage.splits),
+            max(stage.func.bytes * math.prod(self._extents(stage.func.name)) / SECTOR_BYTES, 1.0),
         )
 
     def _members(

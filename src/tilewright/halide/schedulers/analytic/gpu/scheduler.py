@@ -8,7 +8,7 @@ everything after inlining by predicted time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.clones import Added, with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.group_times import (
@@ -30,6 +30,11 @@ from tilewright.halide.schedulers.analytic.gpu.group_times import (
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.plan import Mode, Objective, Options
+from tilewright.halide.schedulers.analytic.gpu.splitting import (
+    SHAPES,
+    idle_reductions,
+    split_reductions,
+)
 from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
 from tilewright.halide.schedulers.analytic.gpu.wrapping import wrapped_reductions
 from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
@@ -118,13 +123,21 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
         return []
     pool = [(best, search)]
     chosen = Chosen(searches.base.view.algorithm)
-    wrapped = _wrapped(searches, search.large(best))
+    large = search.large(best)
+    given = searches
+    wrapped = _wrapped(searches, large)
     if wrapped is not None:
         own = TimeSearch(GroupTimes(wrapped[True]), first)
         summed = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
         pool += [(summed, own)] if summed is not None else []
         if summed is not None and summed.seconds < best.seconds:
             searches, search, best = wrapped, own, summed
+    for extended in _split(given, large):
+        own = TimeSearch(GroupTimes(extended[True]), first)
+        made = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
+        pool += [(made, own)] if made is not None else []
+        if made is not None and made.seconds < best.seconds:
+            searches, search, best = extended, own, made
     chosen.offer(replace(search.planned(best), runner_up=search.runner_up(best)))
     if k == 1:
         return chosen.best(k)
@@ -154,7 +167,34 @@ def _wrapped(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> _Group
     wrappers = wrapped_reductions(base, in_memory)
     if not wrappers or algorithm.copies:
         return None
-    extended = with_clones(algorithm, wrappers)
+    return _extended(searches, wrappers)
+
+
+def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
+    """Yield searches with the reductions in `large` groups split that leave the GPU idle.
+
+    There is one for each of `SHAPES` that is possible. Pipelines that have clones already are left
+    as they are.
+    """
+    base, machine = searches.base, searches.machine
+    algorithm = base.view.algorithm
+    names = sorted({name for each in large for name in each.group.members})
+    threads = machine.sms * machine.max_threads_per_sm
+    idle = idle_reductions(base, names, threads / searches.constants.idle_factor)
+    if not idle or algorithm.original is not None:
+        return
+    seen = set()
+    for shape in SHAPES:
+        added = split_reductions(base, idle, shape)
+        if added and added not in seen:
+            seen.add(added)
+            yield _extended(searches, added)
+
+
+def _extended(searches: _GroupingSearches, added: Sequence[Added]) -> _GroupingSearches:
+    """Return searches of the pipeline with added Funcs."""
+    base = searches.base
+    extended = with_clones(base.view.algorithm, added)
     again = Analysis(View(extended), base.output_boxes, searches.scalars, specialize=True)
     return replace(searches, base=again, known={})
 

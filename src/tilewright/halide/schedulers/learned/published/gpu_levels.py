@@ -21,7 +21,13 @@ from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.analysis.scheduled_nest import Factors
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
-from tilewright.halide.ir.schedule import FuncSchedule, Level, Schedule, ScheduleError
+from tilewright.halide.ir.schedule import (
+    Factored,
+    FuncSchedule,
+    Level,
+    Schedule,
+    ScheduleError,
+)
 from tilewright.halide.schedulers.learned.published.levels import (
     LevelNode,
     LoopPart,
@@ -188,8 +194,10 @@ def without_copies(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     """
     if not schedule.clones:
         return schedule
-    if any(not clone.wrapper for clone in schedule.clones):
-        raise ScheduleError("the published features have no copies that compute values again")
+    if any(isinstance(each, Factored) or not each.wrapper for each in schedule.clones):
+        raise ScheduleError(
+            "the published features have no copies that compute values again, and no rfactor"
+        )
     extended = with_clones(algorithm, schedule.clones)
     places = _Places(
         {

@@ -1,0 +1,190 @@
+"""Operators of reductions that Halide proves to be associative, with their identities.
+
+Halide splits a reduction (``Stage.rfactor``) only if it can prove that the operator is associative.
+`combiner` accepts part of what Halide 21 accepts: sums, products, minima, maxima, conjunctions and
+disjunctions, Tuples of these, and the position of a minimum or a maximum if the Tuple has the value
+first and keeps the old position by ``select(old < new, ...)`` or ``select(old > new, ...)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Type, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """The operator of a reduction.
+
+    `names` has an operator per value of the Tuple: a key of `OPERATORS`, or ``arg`` for the
+    position of the extreme in the value before it. `types` are the values' types.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the result depends on the order of equal values: it is a position."""
+        return "arg" in self.names
+
+    @property
+    def identities(self) -> tuple[Expr, ...]:
+        """The values that change nothing if they are combined with others."""
+        return tuple(_identity(*pair) for pair in zip(self.names, self.types, strict=True))
+
+    def combine(self, old: Sequence[Expr], new: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return the expressions that combine two Tuples of values."""
+        result: list[Expr] = []
+        for i, (name, type) in enumerate(zip(self.names, self.types, strict=True)):
+            if name == "arg":
+                order = "lt" if self.names[i - 1] == "min" else "gt"
+                keeps = Op(order, (old[i - 1], new[i - 1]), Type("uint", 1))
+                result.append(Op("select", (keeps, old[i], new[i]), type))
+            else:
+                result.append(Op(name, (old[i], new[i]), type))
+        return tuple(result)
+
+
+OPERATORS = frozenset({"add", "mul", "min", "max", "and", "or"})
+UNPROVABLE = (
+    "Halide cannot prove that its operator is associative; it can for sums, products, minima, "
+    "maxima, and, or, and for a Tuple of a minimum or maximum and its position, in this order"
+)
+
+
+def combiner(stage: Stage) -> Combiner | str:
+    """Return the operator of an update that Halide proves to be associative, or why it does not."""
+    types = tuple(value.type for value in stage.values)
+    if any(_reads(stage, expr) for expr in (*stage.args, *stage.predicates)):
+        return UNPROVABLE
+    names: list[str] = []
+    for place, value in enumerate(stage.values):
+        name = _operator(stage, place, value)
+        if not name and names and names[-1] in ("min", "max"):
+            name = _position(stage, place, value, names[-1])
+        if not name:
+            return UNPROVABLE
+        names.append(name)
+    return Combiner(tuple(names), types)
+
+
+def _operator(stage: Stage, place: int, value: Expr) -> str:
+    """Return the operator that combines the old value of an element with a new one, or ""."""
+    if not isinstance(value, Op) or value.name not in OPERATORS:
+        return ""
+    operands = list(_operands(value))
+    rest = [operand for operand in operands if not _is_old(stage, place, operand)]
+    if len(operands) != len(rest) + 1 or any(_reads(stage, operand) for operand in rest):
+        return ""
+    # Halide rewrites ``f + -a`` to ``f - a``, whose form it does not recognise.
+    if value.name in ("add", "mul") and any(_negates(operand) for operand in rest):
+        return ""
+    return value.name
+
+
+def _position(stage: Stage, place: int, value: Expr, extreme: str) -> str:
+    """Return ``arg`` if an element is the position of the minimum or maximum before it, or ""."""
+    if not isinstance(value, Op) or value.name != "select" or value.type.code == "float":
+        return ""
+    condition, old, new = value.args
+    if not isinstance(condition, Op) or condition.name not in ("lt", "gt"):
+        return ""
+    first, second = condition.args
+    if condition.name != ("lt" if extreme == "min" else "gt"):
+        first, second = second, first
+    best = stage.values[place - 1]
+    assert isinstance(best, Op)
+    new_value = next((e for e in best.args if not _is_old(stage, place - 1, e)), None)
+    same_value = new_value is not None and len(best.args) == 2 and same(new_value, second)
+    plain = isinstance(second, Call) and not _reads(stage, new)  # Halide rewrites other conditions
+    keeps = _is_old(stage, place - 1, first) and _is_old(stage, place, old)
+    return "arg" if same_value and plain and keeps else ""
+
+
+def _negates(expr: Expr) -> bool:
+    """Return whether an operand has a negation or a constant of zero or less, outside of calls."""
+    stack, seen = [expr], {id(expr)}
+    while stack:
+        node = stack.pop()
+        if node is expr and _not_positive(node):
+            return True
+        if not isinstance(node, Op):
+            continue
+        if node.name == "sub" and isinstance(node.args[0], Const):
+            return True
+        if node.name == "mul" and any(map(_not_positive, node.args)):
+            return True
+        new = [arg for arg in node.args if id(arg) not in seen]
+        seen |= {id(arg) for arg in new}
+        stack += new
+    return False
+
+
+def _not_positive(expr: Expr) -> bool:
+    return isinstance(expr, Const) and isinstance(expr.value, int | float) and expr.value <= 0
+
+
+def _operands(expr: Op) -> Iterator[Expr]:
+    """Yield the operands of nested uses of the operator; a use that recurs is yielded whole."""
+    seen: set[int] = set()
+    stack: list[Expr] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Op) and node.name == expr.name and id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(reversed(node.args))
+        else:
+            yield node
+
+
+def _is_old(stage: Stage, place: int, expr: Expr) -> bool:
+    if not isinstance(expr, Call) or expr.kind != "func" or expr.name != stage.func:
+        return False
+    if expr.value_index != place:
+        return False
+    return all(same(a, b) for a, b in zip(expr.args, stage.args, strict=True))
+
+
+def _reads(stage: Stage, expr: Expr) -> bool:
+    calls = (node for node in walk(expr) if isinstance(node, Call) and node.kind == "func")
+    return any(call.name == stage.func for call in calls)
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Return whether two expressions are structurally equal, with variables compared by name."""
+    seen: set[tuple[int, int]] = set()
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        if x is y or (id(x), id(y)) in seen:
+            continue
+        seen.add((id(x), id(y)))
+        if type(x) is not type(y) or x.type != y.type:
+            return False
+        if isinstance(x, Op | Call) and isinstance(y, Op | Call):
+            if x.name != y.name or len(x.args) != len(y.args):
+                return False
+            if isinstance(x, Call) and isinstance(y, Call) and x.value_index != y.value_index:
+                return False
+            stack.extend(zip(x.args, y.args, strict=True))
+        elif getattr(x, "name", None) != getattr(y, "name", None) or getattr(
+            x, "value", None
+        ) != getattr(y, "value", None):
+            return False
+    return True
+
+
+def _identity(name: str, type: Type) -> Const:
+    if name in ("add", "or", "arg"):
+        return Const(0, type)
+    if name in ("mul", "and"):
+        return Const(1, type)
+    low = name == "max"
+    if type.code in ("float", "bfloat"):
+        return Const(float("-inf") if low else float("inf"), type)
+    if type.code == "int":
+        return Const(-(1 << type.bits - 1) if low else (1 << type.bits - 1) - 1, type)
+    return Const(0 if low else (1 << type.bits) - 1, type)

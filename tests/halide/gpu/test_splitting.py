@@ -1,0 +1,199 @@
+"""Reductions with few outputs are split into partial results that fill the GPU."""
+
+from dataclasses import replace
+
+import halide as hl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_scheduler import SMALL_GPU, assert_right
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.execution.lowering import refusal
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Clone, Factored
+from tilewright.halide.legality.check import Limits, check
+from tilewright.halide.schedulers.analytic.gpu import scheduler
+from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.analytic.gpu.splitting import (
+    SHAPES,
+    idle_reductions,
+    split_reductions,
+)
+from tilewright.machines import gpu
+
+A100 = gpu("a100")
+# PoCL as a GPU whose times can be predicted.
+TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
+LIMITS = Limits(512, 48 * 1024)
+ROOM = float(A100.sms * A100.max_threads_per_sm)
+x, y = hl.vars("x y")
+
+
+def whole(width=1000, height=700, kind="sum"):
+    """One value of a whole image: an output without dimensions."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r = hl.RDom([(0, image.width()), (0, image.height())], "r")
+    total = hl.Func("total")
+    pixel = image[r.x, r.y]
+    if kind == "sum":
+        total[()] = 0.0
+        total[()] += pixel
+    elif kind == "maximum":
+        total[()] = hl.f32(0.0)
+        total[()] = hl.max(total[()], pixel)
+    else:
+        total[()] = (hl.f32(-1.0), 0)
+        place = r.x + r.y * image.width()
+        old = total[()]
+        total[()] = (hl.max(old[0], pixel), hl.select(old[0] > pixel, old[1], place))
+    image.set_estimates([(0, width), (0, height)])
+    return load(hl.Pipeline(total))
+
+
+def norms(width=30000, rows=5):
+    """The lengths of a few long rows."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r = hl.RDom([(0, image.width())], "r")
+    squares, norm = hl.Func("squares"), hl.Func("norm")
+    squares[y] = 0.0
+    squares[y] += image[r, y] * image[r, y]
+    norm[y] = hl.sqrt(squares[y])
+    image.set_estimates([(0, width), (0, rows)])
+    norm.set_estimates([(0, rows)])
+    return load(hl.Pipeline(norm))
+
+
+def blurred_sum(width=400, height=300):
+    """A sum of what another Func computes, and an image that reads it."""
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    r = hl.RDom([(1, width - 2), (0, height)], "r")
+    across, total, out = hl.Func("across"), hl.Func("total"), hl.Func("out")
+    across[x, y] = hl.i32(image[x - 1, y]) + image[x, y] + image[x + 1, y]
+    total[()] = 0
+    total[()] += across[r.x, r.y] * across[r.x, r.y]
+    out[x, y] = hl.i32(image[x, y]) - total[()] / (width * height)
+    image.set_estimates([(0, width), (0, height)])
+    out.set_estimates([(0, width), (0, height)])
+    return load(hl.Pipeline(out))
+
+
+def base_of(algorithm):
+    return Analysis(
+        View(algorithm), estimated_boxes(View(algorithm)), algorithm.symbols, specialize=True
+    )
+
+
+def added(algorithm, shape):
+    names = [func.name for func in algorithm.funcs]
+    base = base_of(algorithm)
+    return split_reductions(base, idle_reductions(base, names, ROOM / 8.0), shape)
+
+
+BUILDERS = {
+    "sum": whole,
+    "maximum": lambda: whole(kind="maximum"),
+    "position": lambda: whole(kind="position"),
+    "norms": norms,
+    "blurred sum": blurred_sum,
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_reductions_that_leave_the_gpu_idle_are_split(name):
+    algorithm = BUILDERS[name]()
+    (planned,) = schedule_gpu(algorithm, A100)
+    assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)
+    assert not check(planned.schedule, algorithm, Limits(1024, 48 * 1024))
+    assert not refusal(planned.schedule, algorithm)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_prediction_decides(name, monkeypatch):
+    algorithm = BUILDERS[name]()
+    (ours,) = schedule_gpu(algorithm, A100)
+    monkeypatch.setattr(scheduler, "SHAPES", ())
+    (without,) = schedule_gpu(algorithm, A100)
+    assert not any(isinstance(entry, Factored) for entry in without.schedule.clones)
+    assert ours.cost < without.cost
+
+
+def test_reductions_with_many_outputs_are_not():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r = hl.RDom([(0, 64)], "r")
+    total = hl.Func("total")
+    total[x, y] = 0.0
+    total[x, y] += image[x + r, y]
+    image.set_estimates([(0, 2063), (0, 2000)])
+    total.set_estimates([(0, 2000), (0, 2000)])
+    assert added(load(hl.Pipeline(total)), (256,)) == ()
+
+
+def test_short_reductions_and_scattering_ones_are_not():
+    assert added(whole(16, 16), (256,)) == ()
+    image, r = hl.ImageParam(hl.UInt(8), 2, "image"), hl.RDom([(0, 4000), (0, 4000)], "r")
+    bins = hl.Func("bins")
+    bins[x] = 0
+    bins[hl.i32(image[r.x, r.y])] += 1
+    image.set_estimates([(0, 4000), (0, 4000)])
+    bins.set_estimates([(0, 256)])
+    assert added(load(hl.Pipeline(bins)), (256,)) == ()
+
+
+def test_neighbouring_threads_read_neighbouring_values():
+    (first, second, *wrappers) = added(norms(), (1024, 32))
+    assert first.rvars == ("r0ii", "r0o")
+    assert [(split.old, split.factor) for split in first.splits] == [("r0", 7680), ("r0i", 256)]
+    assert second.rvars == ("r0i",)
+    assert all(isinstance(wrapper, Clone) and wrapper.wrapper for wrapper in wrappers)
+
+
+def test_positions_are_reduced_in_order():
+    algorithm = whole(kind="position")
+    steps = [entry for entry in added(algorithm, (4096, 64)) if isinstance(entry, Factored)]
+    assert [entry.rvars for entry in steps] == [("r0o", "r1"), ("r1o",)]
+
+
+def test_a_pipeline_that_is_split_already_is_left_as_it_is():
+    algorithm = norms()
+    extended = with_clones(algorithm, added(algorithm, (256,)))
+    (planned,) = schedule_gpu(extended, A100)
+    assert planned.schedule.clones == added(algorithm, (256,))
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_answers_are_right(name):
+    algorithm = BUILDERS[name]()
+    (planned,) = schedule_gpu(algorithm, TIMED)
+    assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)
+    assert not check(planned.schedule, algorithm, LIMITS)
+    assert_right(algorithm, planned.schedule)
+
+
+@pytest.mark.opencl
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    build=st.sampled_from(
+        (
+            lambda w, h: whole(w, h),
+            lambda w, h: whole(w, h, "position"),
+            lambda w, h: norms(w * h // 3, 3),
+            blurred_sum,
+        )
+    ),
+    width=st.integers(90, 900),
+    height=st.integers(90, 400),
+    shape=st.sampled_from(SHAPES[:4]),
+)
+def test_every_shape_is_right_at_any_size(build, width, height, shape):
+    algorithm = build(width, height)
+    base = base_of(algorithm)
+    idle = idle_reductions(base, [func.name for func in algorithm.funcs], 1000.0)
+    assert idle
+    extended = with_clones(algorithm, split_reductions(base, idle, shape))
+    (planned,) = schedule_gpu(extended, TIMED)
+    assert not check(planned.schedule, algorithm, LIMITS)
+    assert_right(algorithm, planned.schedule)
