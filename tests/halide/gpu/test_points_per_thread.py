@@ -112,6 +112,48 @@ def test_members_of_changing_size_are_right():
     assert_right(algorithm, plan.schedule)
 
 
+def heat(width, height, depth):
+    """Two steps of a three-dimensional stencil of seven points."""
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    x, y, z = hl.vars("x y z")
+    before = hl.BoundaryConditions.repeat_edge(image)
+    for name in ("once", "twice"):
+        after = hl.Func(name)
+        around = before[x - 1, y, z] + before[x + 1, y, z] + before[x, y - 1, z]
+        around += before[x, y + 1, z] + before[x, y, z - 1] + before[x, y, z + 1]
+        after[x, y, z] = before[x, y, z] * 0.25 + around * 0.125
+        before = after
+    sizes = [(0, width), (0, height), (0, depth)]
+    before.set_estimates(sizes)
+    image.set_estimates(sizes)
+    return load(hl.Pipeline(before))
+
+
+def factors_along(schedule, dimension):
+    """The points per thread of all nests along a dimension of their Func."""
+    return {
+        change.factor
+        for entry in schedule.funcs
+        for nest in entry.stages
+        for change in nest.splits
+        if isinstance(change, Split) and change.inner == f"v{dimension}_r"
+    }
+
+
+def test_a_search_finds_points_along_z():
+    (found,) = schedule_gpu(heat(128, 128, 128), gpu("v100"))
+    assert max(factors_along(found.schedule, 2), default=1) > 1
+
+
+@pytest.mark.opencl
+def test_points_along_z_are_right():
+    # No extent is a multiple of what a thread computes.
+    algorithm = heat(67, 65, 71)
+    plan = planned(algorithm, SMALL_GPU, (1, 1, 4))
+    assert factors_along(plan.schedule, 2) == {4}
+    assert_right(algorithm, plan.schedule)
+
+
 def test_several_plans_include_threads_with_more_points():
     plans = schedule_gpu(example("harris"), gpu("v100"), k=5, objective="sioutas")
     assert [bool(copied(plan.schedule)) for plan in plans].count(True) >= 1

@@ -53,12 +53,12 @@ def tiled(search, tile, points):
 @pytest.mark.parametrize(
     ("factors", "points", "tile", "shape"),
     [
-        ((2, 1, 1), (1, 1), (64, 8), (1, 2)),
-        ((1, 0.5, 1), (1, 1), (32, 4), (1, 2)),
-        ((2, 0.5, 1), (1, 1), (64, 4), (1, 2)),
-        ((1, 2, 1), (1, 2), (32, 16), (1, 4)),
-        ((1, 0.5, 1), (1, 0.5), (32, 4), (1, 1)),
-        ((0.75, 1, 1), (1, 1), (24, 8), (1, 2)),
+        ((2, 1, 1), (1, 1, 1), (64, 8), (1, 2)),
+        ((1, 0.5, 1), (1, 1, 1), (32, 4), (1, 2)),
+        ((2, 0.5, 1), (1, 1, 1), (64, 4), (1, 2)),
+        ((1, 2, 1), (1, 2, 1), (32, 16), (1, 4)),
+        ((1, 0.5, 1), (1, 0.5, 1), (32, 4), (1, 1)),
+        ((0.75, 1, 1), (1, 1, 1), (24, 8), (1, 2)),
     ],
 )
 def test_a_tile_is_scaled_with_its_points(search, factors, points, tile, shape):
@@ -72,14 +72,35 @@ def test_a_tile_is_scaled_with_its_points(search, factors, points, tile, shape):
     assert found.plan.kernels[0].registers == shape
 
 
+def test_a_tile_is_scaled_along_z_with_its_points():
+    x, y, z = hl.vars("x y z")
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    out = hl.Func("out")
+    out[x, y, z] = image[x, y, z] + image[x, y, z + 1]
+    out.set_estimates([(0, 128), (0, 128), (0, 64)])
+    search = searching(load(out))
+    (name,) = [f.name for f in search.search.view.funcs if bare(f.name) == "out"]
+    options = Options(points=(1, 1, 2), tiles=((name, 0, (32, 4, 8)),))
+    (each,) = search._timed([(Group((name,)), options)])
+    scaled = reshaped(each, 0, (1, 1, 2), (1, 1, 2))
+    (found,) = search._timed([(each.group, scaled)])
+    assert found.plan.kernels[0].tile == (32, 4, 16)
+    assert found.plan.kernels[0].registers == (1, 1, 4)
+    # Eight points along z are the most, and sixteen along y and z.
+    assert reshaped(found, 0, (1, 1, 2), (1, 1, 2)) is not None
+    assert reshaped(found, 0, (1, 1, 4), (1, 1, 4)) is None
+    assert reshaped(found, 0, (1, 4, 1), (1, 4, 1)) is not None
+    assert reshaped(found, 0, (1, 8, 1), (1, 8, 1)) is None
+
+
 @pytest.mark.parametrize(
     ("factors", "points"),
     [
-        ((1, 1, 2), (1, 1)),  # There is no z.
-        ((1, 0.125, 1), (1, 1)),  # One row is less than two points.
-        ((16, 1, 1), (1, 1)),  # Wider than the image.
-        ((1, 2, 1), (1, 8)),  # More points than a thread may compute.
-        ((0.75, 1, 1), (0.75, 1)),  # Three quarters of a point.
+        ((1, 1, 2), (1, 1, 1)),  # There is no z.
+        ((1, 0.125, 1), (1, 1, 1)),  # One row is less than two points.
+        ((16, 1, 1), (1, 1, 1)),  # Wider than the image.
+        ((1, 2, 1), (1, 8, 1)),  # More points than a thread may compute.
+        ((0.75, 1, 1), (0.75, 1, 1)),  # Three quarters of a point.
     ],
 )
 def test_impossible_shapes_are_not_tried(search, factors, points):

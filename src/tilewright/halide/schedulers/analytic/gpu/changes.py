@@ -15,27 +15,30 @@ from tilewright.halide.schedulers.analytic.gpu.group_times import TimedGroup
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, KernelPlan, Options, Place
 
 Points = tuple[int, ...]
-POINT_DIMENSIONS = 2
+Factors = tuple[float, float, float]
+POINT_DIMENSIONS = 3
 Change = Callable[[TimedGroup], Options | None]
-# Factors of the tile's extents along x, y and z, and of the points per thread along x and y, that
-# are tried in turn (chosen): one extent, an extent for another, points with the extent.
-RESHAPES: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
-    ((2, 1, 1), (1, 1)),
-    ((1, 2, 1), (1, 1)),
-    ((0.5, 1, 1), (1, 1)),
-    ((1, 0.5, 1), (1, 1)),
-    ((2, 0.5, 1), (1, 1)),
-    ((0.5, 2, 1), (1, 1)),
-    ((1, 1, 2), (1, 1)),
-    ((1, 1, 0.5), (1, 1)),
-    ((1, 2, 1), (1, 2)),
-    ((2, 1, 1), (2, 1)),
-    ((1, 0.5, 1), (1, 0.5)),
-    ((0.5, 1, 1), (0.5, 1)),
-    ((1.5, 1, 1), (1, 1)),
-    ((0.75, 1, 1), (1, 1)),
-    ((1, 1.5, 1), (1, 1)),
-    ((1, 0.75, 1), (1, 1)),
+# Factors of the tile's extents and of the points per thread, both along x, y and z, that are tried
+# in turn (chosen): one extent, an extent for another, points with the extent.
+RESHAPES: tuple[tuple[Factors, Factors], ...] = (
+    ((2, 1, 1), (1, 1, 1)),
+    ((1, 2, 1), (1, 1, 1)),
+    ((0.5, 1, 1), (1, 1, 1)),
+    ((1, 0.5, 1), (1, 1, 1)),
+    ((2, 0.5, 1), (1, 1, 1)),
+    ((0.5, 2, 1), (1, 1, 1)),
+    ((1, 1, 2), (1, 1, 1)),
+    ((1, 1, 0.5), (1, 1, 1)),
+    ((1, 1, 2), (1, 1, 2)),
+    ((1, 1, 0.5), (1, 1, 0.5)),
+    ((1, 2, 1), (1, 2, 1)),
+    ((2, 1, 1), (2, 1, 1)),
+    ((1, 0.5, 1), (1, 0.5, 1)),
+    ((0.5, 1, 1), (0.5, 1, 1)),
+    ((1.5, 1, 1), (1, 1, 1)),
+    ((0.75, 1, 1), (1, 1, 1)),
+    ((1, 1.5, 1), (1, 1, 1)),
+    ((1, 0.75, 1), (1, 1, 1)),
 )
 
 
@@ -45,7 +48,7 @@ def with_options(**changes: Any) -> Change:
 
 
 def points_of(plan: GroupPlan) -> Points:
-    """Return the points per thread along x and y in the last parallel kernel."""
+    """Return the points per thread along x, y and z in the last parallel kernel."""
     parallel = [kernel for kernel in plan.kernels if kernel.kind == "parallel"]
     if not parallel:
         return ()
@@ -56,7 +59,7 @@ def points_of(plan: GroupPlan) -> Points:
 def neighbour(each: TimedGroup, at: int) -> Options | None:
     """Return options with the points per thread doubled or halved; None beyond the limits.
 
-    `at` counts the four neighbours: x doubled, x halved, y doubled, y halved.
+    `at` counts the six neighbours: x doubled, x halved, y doubled, y halved, z doubled, z halved.
     """
     points = [*points_of(each.plan)]
     dimension, half = divmod(at, 2)
@@ -69,7 +72,11 @@ def neighbour(each: TimedGroup, at: int) -> Options | None:
 def _within(points: Points | list[int]) -> bool:
     """Return whether a thread may compute as many points."""
     limits = zip(points, SEARCH.most_points, strict=False)
-    return all(n <= most for n, most in limits) and math.prod(points) <= SEARCH.most_register_tile
+    return (
+        all(n <= most for n, most in limits)
+        and math.prod(points) <= SEARCH.most_register_tile
+        and math.prod(points[1:]) <= SEARCH.most_rows
+    )
 
 
 def reduced(steps: int, points: Points | None = None) -> Change:
@@ -104,16 +111,14 @@ def other_tile(each: TimedGroup) -> Options:
     return replace(each.options, tiles=(), unlike=(*each.options.unlike, *tiles_of(each.plan)))
 
 
-def reshaped(
-    each: TimedGroup, slowest: int, tile: tuple[float, ...], points: tuple[float, ...]
-) -> Options | None:
+def reshaped(each: TimedGroup, slowest: int, tile: Factors, points: Factors) -> Options | None:
     """Return options with the tile of one kernel scaled; None if the shape is not possible.
 
     Args:
         each: The group.
         slowest: The stage of the kernel. The tiles of the group's other kernels are kept.
         tile: The factors of the tile along x, y and z.
-        points: The factors of the points per thread along x and y, for the whole group.
+        points: The factors of the points per thread along x, y and z, for the whole group.
     """
     kernel = next(
         (k for k in each.plan.kernels if k.tile and k.kernel.stage.index == slowest), None
@@ -128,7 +133,7 @@ def reshaped(
     shape = [float(kernel.registers[i]) for i in roles]
     for d, (i, factor) in enumerate(zip(roles, tile, strict=False)):
         extents[i] *= factor
-        shape[d] *= points[d] if d < len(points) else 1
+        shape[d] *= points[d]
         most = kernel.kernel.extents[i]
         if extents[i] > most or extents[i] % shape[d] or shape[d] != int(shape[d]):
             return None

@@ -12,7 +12,12 @@ from tilewright.halide.schedulers.analytic.gpu.group_times import TimedGroup
 from tilewright.halide.schedulers.analytic.grouping import Group
 
 # Options that merged groups are tried with (chosen).
-_OPTIONS: tuple[dict[str, Any], ...] = ({"points": (1, 4)}, {"points": (1, 2)}, {})
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"points": (1, 4)},
+    {"points": (1, 2)},
+    {"points": (1, 1, 4)},
+    {},
+)
 
 
 def merged_options(analysis: Analysis, group: Group) -> list[Mapping[str, Any]]:

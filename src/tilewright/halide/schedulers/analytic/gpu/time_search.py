@@ -24,6 +24,7 @@ from tilewright.halide.schedulers.analytic.gpu.changes import (
     POINT_DIMENSIONS,
     RESHAPES,
     Change,
+    Factors,
     neighbour,
     other_tile,
     points_of,
@@ -327,9 +328,7 @@ class TimeSearch:
                 break
         return now
 
-    def _reshape(
-        self, each: TimedGroup, tile: tuple[float, ...], points: tuple[float, ...]
-    ) -> Options | None:
+    def _reshape(self, each: TimedGroup, tile: Factors, points: Factors) -> Options | None:
         """Return options with the tile of the group's slowest kernel scaled."""
         slowest = max(self.times.times([each]), key=lambda part: part.seconds)
         return reshaped(each, slowest.stage, tile, points)
