@@ -117,7 +117,7 @@ def by_halide(schedule, base):
 @st.composite
 def factorings(draw, base, most=3):
     """Reductions of an algorithm split in one to `most` ways."""
-    made = ()
+    made: tuple[Factored, ...] = ()
     for number in range(draw(st.integers(1, most))):
         extended = with_clones(base, made)
         count = len(base.funcs)

@@ -324,8 +324,8 @@ def _taken(algorithm: Algorithm) -> set[str]:
 
 def _intermediate(name: str, taken: set[str]) -> str:
     """Return Halide's name of the Func of partial results: ``f_intm``, then ``f_intm$1``."""
-    wish = result = f"{name}_intm"
-    number = 1
+    result = f"{name}_intm"
+    wish, number = result.replace("$", "_"), 1
     while result in taken:
         result, number = f"{wish}${number}", number + 1
     return result
