@@ -117,7 +117,7 @@ def by_halide(schedule, base):
 @st.composite
 def factorings(draw, base, most=3):
     """Reductions of an algorithm split in one to `most` ways."""
-    made = ()
+    made: tuple[Factored, ...] = ()
     for number in range(draw(st.integers(1, most))):
         extended = with_clones(base, made)
         count = len(base.funcs)
@@ -156,6 +156,16 @@ def test_partial_results_come_before_the_func_that_combines_them():
     assert clones_of(extended) == (total_split(),)
     assert with_clones(extended, ()) is base
     assert with_clones(extended, clones_of(extended)) is extended
+
+
+@pytest.mark.parametrize(("factor", "guarded"), [(4, True), (13, False), (1, False)])
+def test_splits_that_do_not_divide_the_domain_are_guarded(factor, guarded):
+    base = algorithm()
+    made = (total_split(factor),)
+    extended, theirs = with_clones(base, made), by_halide(complete(base, "host", [], made), base)
+    for each in (extended, theirs):
+        (partial,) = (func for func in each.funcs if "_intm" in func.name)
+        assert bool(partial.stages[1].predicates) == guarded
 
 
 @settings(QUIET, max_examples=25)
@@ -269,7 +279,7 @@ REFUSED = {
     "no update 0": lambda e: replace(e, stage=0),
     "no update 2": lambda e: replace(e, stage=2),
     "tail guard_with_if": lambda e: replace(e, splits=(split("r0", 4, "round_up"),)),
-    "there is no loop 'r7'": lambda e: replace(e, splits=(split("r7", 4),)),
+    "'r7' is not a loop of its reduction": lambda e: replace(e, splits=(split("r7", 4),)),
     "'v0' is not a loop of its reduction": lambda e: replace(e, rvars=("v0",)),
     "'v0' is not a loop": lambda e: replace(e, splits=(*e.splits, split("v0", 4))),
     "at least one": lambda e: replace(e, rvars=()),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import halide as hl
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from test_scheduler import SMALL_GPU, assert_right
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.emit.apply import apply, halide_target
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.clones import with_clones
@@ -197,3 +199,23 @@ def test_every_shape_is_right_at_any_size(build, width, height, shape):
     (planned,) = schedule_gpu(extended, TIMED)
     assert not check(planned.schedule, algorithm, LIMITS)
     assert_right(algorithm, planned.schedule)
+
+
+@pytest.mark.opencl
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (37, 5), (255, 700), (1500, 33)])
+def test_other_sizes_than_those_expected_are_right(width, height):
+    algorithm = whole()
+    (planned,) = schedule_gpu(algorithm, TIMED)
+    assert planned.schedule.clones
+    pixels = np.random.default_rng(0).integers(0, 9, (height, width)).astype(np.float32)
+    name = algorithm.parameters[0].name
+    image = hl.ImageParam(hl.Float(32), 2, name)
+    buffer = hl.Buffer(pixels)
+    buffer.set_host_dirty(True)
+    image.set(buffer)
+    live = hl.deserialize_pipeline(algorithm.serialized, {name: image.parameter()})
+    apply(planned.schedule, algorithm, live, same_bytes=True)
+    total = hl.Buffer(hl.Float(32), [])
+    live.realize(total, halide_target(planned.schedule.target))
+    total.copy_to_host()
+    assert total[()] == pixels.sum()

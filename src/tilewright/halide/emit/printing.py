@@ -148,19 +148,7 @@ class _Printer:
             taken.add(name)
             return name
 
-        used_funcs = {section.func for section in self.sections}
-        for section in self.sections:
-            for condition in (section.wanted, section.condition):
-                known = condition.known if condition else ()
-                used_funcs.update(c.func for c in known if isinstance(c, OutputExtent))
-        for section in self.sections:
-            for directive in section.directives:
-                refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
-                used_funcs.update(ref.func for ref in refs)
-        for call in self.clones:
-            used_funcs.update((call.func, *call.readers, call.result))
-        for factored in self.factored:
-            used_funcs.update((factored.func, factored.result))
+        used_funcs = self._used_funcs()
         wishes = {i: key[0] for i, key in self.keys.items()}
         self.func_ids = {
             i: choose(readable(wishes.get(i, self.algorithm.funcs[i].name)))
@@ -187,6 +175,22 @@ class _Printer:
             if section.wanted
         }
         self.taken = taken
+
+    def _used_funcs(self) -> set[int]:
+        """Return the positions of the Funcs that the code mentions."""
+        used_funcs = {section.func for section in self.sections}
+        for section in self.sections:
+            for condition in (section.wanted, section.condition):
+                known = condition.known if condition else ()
+                used_funcs.update(c.func for c in known if isinstance(c, OutputExtent))
+        for section in self.sections:
+            for directive in section.directives:
+                refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
+                used_funcs.update(ref.func for ref in refs)
+        for call in self.clones:
+            used_funcs.update((call.func, *call.readers, call.result))
+        used_funcs.update(place for each in self.factored for place in (each.func, each.result))
+        return used_funcs
 
     def _locals(self, section: _Section) -> dict[str, str]:
         """Return identifiers for the loops of the definition that a section mentions."""

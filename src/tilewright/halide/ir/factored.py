@@ -130,29 +130,34 @@ def factor_problem(funcs: Sequence[Func], entry: Factored) -> str:
     stage = func.stages[entry.stage]
     if any("." in loop.name for loop in stage.loops):
         return "Halide cannot schedule a loop whose name has a dot; rename the Var"
-    if any(split.tail != "guard_with_if" for split in entry.splits):
-        return "the splits of a reduction before rfactor must have the tail guard_with_if"
+    if stage.predicates:
+        return "its reduction has a condition (RDom.where), which is not supported here"
+    found = combiner(stage)
+    return found if isinstance(found, str) else _loop_problem(func, stage, entry)
+
+
+def _loop_problem(func: Func, stage: Stage, entry: Factored) -> str:
+    """Return the reason why the loops of a reduction cannot be split; empty if they can."""
+    reductions = {loop.name for loop in original_loops(func, stage) if loop.reduction}
+    for split in entry.splits:
+        if split.tail != "guard_with_if":
+            return "the splits of a reduction before rfactor must have the tail guard_with_if"
+        if split.old not in reductions:
+            return f"{split.old!r} is not a loop of its reduction"
+        reductions |= {split.outer, split.inner}
     try:
         loops = split_loops(func, stage, StageSchedule(entry.splits))
     except ScheduleError as error:
         return str(error)
-    by_name = {loop.name: loop for loop in loops}
+    left = {loop.name for loop in loops if loop.reduction}
     for name in entry.rvars:
-        if name not in by_name or not by_name[name].reduction:
+        if name not in left:
             return f"{name!r} is not a loop of its reduction"
-    reductions = {loop.name for loop in original_loops(func, stage) if loop.reduction}
-    for split in entry.splits:
-        if split.old not in reductions:
-            return f"{split.old!r} is not a loop of its reduction"
-        reductions |= {split.outer, split.inner}
     if not entry.rvars or len(set(entry.rvars)) != len(entry.rvars):
         return "list each loop that becomes a dimension once, and at least one"
-    if all(loop.name in entry.rvars for loop in loops if loop.reduction):
+    if left <= set(entry.rvars):
         return "every loop of its reduction would become a dimension; keep one, or split one"
-    if stage.predicates:
-        return "its reduction has a condition (RDom.where), which is not supported here"
-    found = combiner(stage)
-    return found if isinstance(found, str) else ""
+    return ""
 
 
 class _Reduction:
@@ -324,8 +329,8 @@ def _taken(algorithm: Algorithm) -> set[str]:
 
 def _intermediate(name: str, taken: set[str]) -> str:
     """Return Halide's name of the Func of partial results: ``f_intm``, then ``f_intm$1``."""
-    wish = result = f"{name}_intm"
-    number = 1
+    result = f"{name}_intm"
+    wish, number = result.replace("$", "_"), 1
     while result in taken:
         result, number = f"{wish}${number}", number + 1
     return result

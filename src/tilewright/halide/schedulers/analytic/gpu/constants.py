@@ -319,7 +319,7 @@ class GpuSearch(UnknownSizes):
         1.05, RATIO, "chosen: time of a schedule without spills over that of one with them"
     )
     wrapped_slack: float = constant(
-        1.1,
+        1.3,
         RATIO,
         "chosen: time of a schedule with wrapped reductions over that without, both before points "
         "and tiles are refined, from which it is not refined",
