@@ -122,6 +122,14 @@ def test_the_prediction_decides(name, monkeypatch):
     assert ours.cost < without.cost
 
 
+def test_pipelines_with_many_funcs_are_left_as_they_are(monkeypatch):
+    algorithm = whole()
+    few = replace(scheduler.SEARCH, most_funcs_split=len(algorithm.funcs) - 1)
+    monkeypatch.setattr(scheduler, "SEARCH", few)
+    (planned,) = schedule_gpu(algorithm, A100)
+    assert not planned.schedule.clones
+
+
 def test_reductions_with_many_outputs_are_not():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     r = hl.RDom([(0, 64)], "r")

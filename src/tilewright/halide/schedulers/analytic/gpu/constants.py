@@ -318,6 +318,11 @@ class GpuSearch(UnknownSizes):
     spill_slack: float = constant(
         1.05, RATIO, "chosen: time of a schedule without spills over that of one with them"
     )
+    most_funcs_split: int = constant(
+        100,
+        COUNT,
+        "chosen: with 300 Funcs, a search with a split reduction takes 2 CPU seconds more",
+    )
     wrapped_slack: float = constant(
         1.3,
         RATIO,

@@ -173,11 +173,13 @@ def _wrapped(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> _Group
 def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
     """Yield searches with the reductions in `large` groups split that leave the GPU idle.
 
-    There is one for each of `SHAPES` that is possible. Pipelines that have clones already are left
-    as they are.
+    There is one for each of `SHAPES` that is possible. Pipelines that have clones already, and
+    those with many Funcs, whose search takes long, are left as they are.
     """
     base, machine = searches.base, searches.machine
     algorithm = base.view.algorithm
+    if len(algorithm.funcs) > SEARCH.most_funcs_split:
+        return
     names = sorted({name for each in large for name in each.group.members})
     threads = machine.sms * machine.max_threads_per_sm
     idle = idle_reductions(base, names, threads / searches.constants.idle_factor)
