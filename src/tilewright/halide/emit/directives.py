@@ -403,6 +403,9 @@ class _StageDirectives:
         for loop in loops:
             if loop.mapping in _SINGLE:
                 self.emit(_SINGLE[loop.mapping], self.loop(loop.name))
+        if len(loops) > 1 and all(loop.partition == "never" for loop in loops):
+            self.emit("never_partition_all")
+            return
         for loop in loops:
             if loop.partition != "auto":
                 how = EnumRef("Partition", loop.partition.capitalize())

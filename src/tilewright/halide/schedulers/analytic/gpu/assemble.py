@@ -35,7 +35,7 @@ def assemble(
         for stage in plan.kernels
         if stage.kind != "nothing"
     ]
-    schedule = schedule_of(analysis, model, plans, options)
+    schedule = unpartitioned(schedule_of(analysis, model, plans, options))
     return PlannedSchedule(schedule, tuple(reports), sum(plan.cost for plan in plans))
 
 
@@ -79,6 +79,27 @@ def schedule_of(
         entries[place] = _specialized(entry, kernels, aligned, analysis)
     complete = completed(entries, view)
     return Schedule(algorithm.digest, model.machine.halide_target, complete, clones_of(algorithm))
+
+
+def unpartitioned(schedule: Schedule) -> Schedule:
+    """Return the schedule without loop partitioning inside kernels.
+
+    By default, Halide makes a version of a serial loop without the conditions of borders. In a
+    kernel, the threads of a warp then take turns in several versions, and all versions share the
+    registers: without them, kernels are a third shorter and spill less.
+    """
+    return replace(schedule, funcs=tuple(map(_unpartitioned, schedule.funcs)))
+
+
+def _unpartitioned(entry: FuncSchedule) -> FuncSchedule:
+    inside = entry.compute.kind == "at"
+    stages = tuple(
+        replace(nest, loops=tuple(replace(loop, partition="never") for loop in nest.loops))
+        if inside or any(loop.mapping.startswith("gpu_") for loop in nest.loops)
+        else nest
+        for nest in entry.stages
+    )
+    return replace(entry, stages=stages)
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:
