@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
+from tilewright.halide.ir.expressions import operands_of
 
 # The operators with which Halide 21 reduces a vector to one value; products are done one by one.
 OPERATORS = frozenset({"add", "min", "max"})
@@ -30,22 +29,6 @@ def _combines(value: Expr, place: int, stage: Stage) -> bool:
     operands = list(operands_of(value, value.name))
     others = [operand for operand in operands if not _is_self(operand, place, stage)]
     return len(operands) == len(others) + 1 and not any(_reads_itself(stage, e) for e in others)
-
-
-def operands_of(e: Expr, name: str) -> Iterator[Expr]:
-    """Yield the operands of nested uses of operator `name`: ``a``, ``b``, ``c`` of ``(a + b) + c``.
-
-    A use that occurs several times is split into operands once and yielded whole after that.
-    """
-    seen: set[int] = set()
-    stack = [e]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Op) and node.name == name and id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(reversed(node.args))
-        else:
-            yield node
 
 
 def _is_self(e: Expr, place: int, stage: Stage) -> bool:

@@ -8,10 +8,11 @@ first and keeps the old position by ``select(old < new, ...)`` or ``select(old >
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Type, walk
+from tilewright.halide.ir.expressions import operands_of, same
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _operator(stage: Stage, place: int, value: Expr) -> str:
     """Return the operator that combines the old value of an element with a new one, or ""."""
     if not isinstance(value, Op) or value.name not in OPERATORS:
         return ""
-    operands = list(_operands(value))
+    operands = list(operands_of(value, value.name))
     rest = [operand for operand in operands if not _is_old(stage, place, operand)]
     if len(operands) != len(rest) + 1 or any(_reads(stage, operand) for operand in rest):
         return ""
@@ -127,19 +128,6 @@ def _not_positive(expr: Expr) -> bool:
     return isinstance(expr, Const) and isinstance(expr.value, int | float) and expr.value <= 0
 
 
-def _operands(expr: Op) -> Iterator[Expr]:
-    """Yield the operands of nested uses of the operator; a use that recurs is yielded whole."""
-    seen: set[int] = set()
-    stack: list[Expr] = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Op) and node.name == expr.name and id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(reversed(node.args))
-        else:
-            yield node
-
-
 def _is_old(stage: Stage, place: int, expr: Expr) -> bool:
     if not isinstance(expr, Call) or expr.kind != "func" or expr.name != stage.func:
         return False
@@ -151,30 +139,6 @@ def _is_old(stage: Stage, place: int, expr: Expr) -> bool:
 def _reads(stage: Stage, expr: Expr) -> bool:
     calls = (node for node in walk(expr) if isinstance(node, Call) and node.kind == "func")
     return any(call.name == stage.func for call in calls)
-
-
-def same(a: Expr, b: Expr) -> bool:
-    """Return whether two expressions are structurally equal, with variables compared by name."""
-    seen: set[tuple[int, int]] = set()
-    stack = [(a, b)]
-    while stack:
-        x, y = stack.pop()
-        if x is y or (id(x), id(y)) in seen:
-            continue
-        seen.add((id(x), id(y)))
-        if type(x) is not type(y) or x.type != y.type:
-            return False
-        if isinstance(x, Op | Call) and isinstance(y, Op | Call):
-            if x.name != y.name or len(x.args) != len(y.args):
-                return False
-            if isinstance(x, Call) and isinstance(y, Call) and x.value_index != y.value_index:
-                return False
-            stack.extend(zip(x.args, y.args, strict=True))
-        elif getattr(x, "name", None) != getattr(y, "name", None) or getattr(
-            x, "value", None
-        ) != getattr(y, "value", None):
-            return False
-    return True
 
 
 def _identity(name: str, type: Type) -> Const:

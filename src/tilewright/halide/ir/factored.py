@@ -182,7 +182,7 @@ class _Reduction:
         self.made: dict[str, str] = {}
         for split in entry.splits:
             for loop, role in ((split.outer, "o"), (split.inner, "i")):
-                name = distinct(_derive(readable(self.named[split.old]), role), taken)
+                name = distinct(f"{readable(self.named[split.old])}_{role}", taken)
                 taken.add(name)
                 self.named[loop] = self.made[loop] = name
         self.vars: dict[str, str] = {}
@@ -334,10 +334,6 @@ def _intermediate(name: str, taken: set[str]) -> str:
     while result in taken:
         result, number = f"{wish}${number}", number + 1
     return result
-
-
-def _derive(base: str, role: str) -> str:
-    return f"{base}_{role}"
 
 
 def _number(value: int) -> Const:

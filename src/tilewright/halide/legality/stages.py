@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.halide.analysis.reorderable import operands_of
 from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, walk
-from tilewright.halide.ir.associativity import same
+from tilewright.halide.ir.expressions import operands_of, same
 from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops, split_loops
 from tilewright.halide.ir.schedule import (
     Fuse,

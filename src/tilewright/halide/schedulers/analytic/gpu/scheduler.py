@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -124,15 +125,7 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     pool = [(best, search)]
     chosen = Chosen(searches.base.view.algorithm)
     large = search.large(best)
-    given = searches
-    wrapped = _wrapped(searches, large)
-    if wrapped is not None:
-        own = TimeSearch(GroupTimes(wrapped[True]), first)
-        summed = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
-        pool += [(summed, own)] if summed is not None else []
-        if summed is not None and summed.seconds < best.seconds:
-            searches, search, best = wrapped, own, summed
-    for extended in _split(given, large):
+    for extended in chain(_wrapped(searches, large), _split(searches, large)):
         own = TimeSearch(GroupTimes(extended[True]), first)
         made = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
         pool += [(made, own)] if made is not None else []
@@ -153,8 +146,10 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     return chosen.best(k)
 
 
-def _wrapped(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> _GroupingSearches | None:
-    """Return searches with wrappers of the reductions that `large` groups sum up in memory, if any.
+def _wrapped(
+    searches: _GroupingSearches, large: Sequence[TimedGroup]
+) -> Iterator[_GroupingSearches]:
+    """Yield searches with wrappers of the reductions that `large` groups sum up in memory, if any.
 
     Pipelines that have clones already are left as they are.
     """
@@ -165,9 +160,8 @@ def _wrapped(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> _Group
     for kernel in kernels:
         in_memory |= set(kernel.kernel.members) - set(kernel.nested)
     wrappers = wrapped_reductions(base, in_memory)
-    if not wrappers or algorithm.copies:
-        return None
-    return _extended(searches, wrappers)
+    if wrappers and not algorithm.copies:
+        yield _extended(searches, wrappers)
 
 
 def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
