@@ -151,14 +151,48 @@ def _single_points(nest: StageSchedule) -> StageSchedule:
     return replace(nest, splits=tuple(splits), loops=loops)
 
 
+def points_of_threads(nest: StageSchedule) -> dict[Split, Split]:
+    """Return the splits that give each GPU thread several unrolled points, with parts swapped."""
+    mapped = {loop.name: loop.mapping for loop in nest.loops}
+    return {
+        change: replace(change, outer=change.inner, inner=change.outer)
+        for change in nest.splits
+        if isinstance(change, Split)
+        and mapped.get(change.outer) == "gpu_thread"
+        and mapped.get(change.inner) == "unrolled"
+    }
+
+
+def _strided_points(nest: StageSchedule) -> StageSchedule:
+    """Return the nest with one point per GPU thread at a time, where a thread has several.
+
+    This is for Funcs computed in blocks, where `_single_points` is for outputs. A serial loop
+    around the threads goes over the points, which are as far apart as there are threads::
+
+        before: v0 -> v0_t, v0_r by 4 (unrolled)      after: v0 -> v0_r (serial), v0_t by 4
+    """
+    swapped = points_of_threads(nest)
+    if not swapped:
+        return nest
+    names = {split.inner for split in swapped}
+    splits = tuple(
+        swapped.get(change, change) if isinstance(change, Split) else change
+        for change in nest.splits
+    )
+    loops = [loop for loop in nest.loops if loop.name not in names]
+    around = 1 + max(i for i, loop in enumerate(loops) if loop.mapping == "gpu_thread")
+    serial = [replace(loop, mapping="serial") for loop in nest.loops if loop.name in names]
+    return replace(nest, splits=splits, loops=(*loops[:around], *serial, *loops[around:]))
+
+
 def guarded(nest: StageSchedule) -> StageSchedule:
     """Return the nest with every split guarded, so that it is correct at every size.
 
-    The loop over the points of one GPU thread is removed, so nothing may be computed at it. Loop
-    partitioning is left on only for loops directly around vectors. Elsewhere it would copy all code
-    inside the loop, for calls that are too small to gain from it.
+    The loop over the points of one GPU thread is removed or moved outside the threads, so nothing
+    may be computed at it. Loop partitioning is left on only for loops directly around vectors.
+    Elsewhere it would copy all code inside the loop, for calls that are too small to gain from it.
     """
-    nest = _single_points(nest)
+    nest = _strided_points(_single_points(nest))
     splits = tuple(
         replace(change, tail="guard_with_if")
         if isinstance(change, Split) and change.tail not in _EXACT

@@ -14,7 +14,7 @@ as it is written if its needs are met.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from tilewright.halide.frontend.estimates import output_spans
 from tilewright.halide.frontend.extents import metadata_used
 from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
 from tilewright.halide.ir.clones import with_clones
-from tilewright.halide.ir.nest import exact_size, guarded
+from tilewright.halide.ir.nest import exact_size, guarded, points_of_threads
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 from tilewright.halide.legality.sizes import needs, reads_anything
 
@@ -72,6 +72,8 @@ def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     )
     conditions = (*conditions, *sizes.known(least))
     twice = {func: conditions for func, _ in wanted if func not in sizes.hopeless}
+    guarded_too = outputs & (twice.keys() | sizes.hopeless)
+    twice |= dict.fromkeys(_around_registers(schedule, guarded_too), conditions)
     return _with_sizes(schedule, extended, twice, sizes.hopeless)
 
 
@@ -101,6 +103,24 @@ def _with_sizes(
                 stages.append(replace(nest, sizes=twice.get(entry.func, ())))
         funcs.append(replace(entry, stages=tuple(stages)))
     return replace(schedule, funcs=tuple(funcs))
+
+
+def _around_registers(schedule: Schedule, outputs: Container[int]) -> set[int]:
+    """Return the Funcs with Funcs in the registers of threads that compute several of their points.
+
+    Halide cannot infer a constant number of registers in a guarded block, so these Funcs need
+    another nest there. Only those in blocks of `outputs` count.
+    """
+    entries = {entry.func: entry for entry in schedule.funcs}
+    return {
+        anchor.func
+        for entry in schedule.funcs
+        if entry.memory == "register" and entry.compute.kind == "at"
+        for anchor in (entries[entry.compute.func],)
+        if anchor.compute.kind == "at"
+        and anchor.compute.func in outputs
+        and any(map(points_of_threads, anchor.stages))
+    }
 
 
 def _others(parameter: Parameter, value: float) -> list[tuple[str, float]]:

@@ -25,8 +25,9 @@ from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConst
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, iterations
-from tilewright.halide.schedulers.analytic.gpu.loops import output_nest
+from tilewright.halide.schedulers.analytic.gpu.loops import output_nest, output_tail
 from tilewright.halide.schedulers.analytic.gpu.nested import (
+    bounded_in_members,
     grows_inside_threads,
     narrowed_by_conditions,
     optimize_granularity,
@@ -426,7 +427,7 @@ class GroupingSearch:
             and self._can_nest(kernel, True) == self._can_nest(kernel, False)
         ):
             tiles, registers = self._register_tiles(kernel, _REGISTER_TILES)
-        tiles, registers = _bounded(kernel, nested, tiles, registers)
+        tiles, registers = _bounded(kernel, nested, tiles, registers, options.any_size)
         if not len(tiles):
             return plan
         tighter = self._best(kernel, tiles, registers, nested, True, options)
@@ -469,7 +470,11 @@ class GroupingSearch:
 
 
 def _bounded(
-    kernel: FusedKernel, nested: Mapping[str, str], tiles: Tiles, registers: Tiles | None
+    kernel: FusedKernel,
+    nested: Mapping[str, str],
+    tiles: Tiles,
+    registers: Tiles | None,
+    any_size: bool,
 ) -> tuple[Tiles, Tiles | None]:
     """Return the tiles for which Halide can bound the registers of nested members."""
     kept = np.full(len(tiles), True)
@@ -479,6 +484,8 @@ def _bounded(
         return tiles[kept], None
     if narrowed_by_conditions(kernel, nested):
         kept &= (registers > 1.0).sum(axis=1) < 2
+    if output_tail(kernel, any_size) == "guard_with_if":
+        kept &= bounded_in_members(kernel, nested, tiles, registers)
     return tiles[kept], registers[kept]
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
 from tilewright.halide.analysis.thread_divisors import clamped_differently, divided_differently
@@ -222,6 +223,47 @@ def narrowed_by_conditions(kernel: FusedKernel, nested: Mapping[str, str]) -> bo
         for node in walk(*stage.values)
         if isinstance(node, Op | Call) and node.name in ("select", "if_then_else")
     )
+
+
+def bounded_in_members(
+    kernel: FusedKernel, nested: Mapping[str, str], tiles: Tiles, registers: Tiles
+) -> npt.NDArray[np.bool_]:
+    """Return for which tiles Halide bounds the registers of Funcs nested in members, shape (N,).
+
+    This matters for guarded kernels, whose last block is smaller. If the output has T points in a
+    block, and a dimension of a member E, a thread that computes R of these needs from a Func::
+
+        min(t R + R - 1, min(rest of the output, T) + E - T - 1) - t R + 1
+
+    Halide cancels t R if the member has no halo (E = T), or one of R points (E - T = R, R divides
+    T). It also fails if there is only one thread (E at most R), because it then omits the first of
+    the two ends. These rules were found by lowering schedules with T up to 32, R up to 8 and halos
+    of up to 8 points (Halide 21).
+
+    Args:
+        kernel: The kernel.
+        nested: The anchor of each nested member.
+        tiles: Tile sizes, shape (N, parallel loops), in iterations.
+        registers: Iterations of each tile per thread, shape (N, parallel loops).
+    """
+    kept = np.full(len(tiles), True)
+    anchors = kernel.exact_members & set(nested.values())
+    if not anchors:
+        return kept
+    each = kernel.points_each(registers)
+    boxes = kernel.regions(kernel.block_env(tiles))
+    points = kernel.regions(kernel.block_env(np.ones((1, tiles.shape[1]))))
+    for name in anchors:
+        extents = sizes(boxes[name], len(tiles))
+        halos = [size[0] - 1.0 for size in sizes(points[name], 1)]
+        for place, d in enumerate(kernel.member_threads[name]):
+            share, halo = each[:, place], halos[d]
+            inner = extents[d] - halo
+            like_output = np.any(tiles == inner[:, np.newaxis], axis=1)
+            plain = (halo == 0.0) & (extents[d] > share)
+            whole = (halo == share) & (inner % share == 0.0)
+            kept &= (share == 1.0) | (like_output & (plain | whole))
+    return kept
 
 
 def _on_two_dimensions(stage: Stage, choice: Op | Call) -> bool:
