@@ -34,6 +34,7 @@ from tilewright.halide.legality.levels import (
     single_thread_problems,
 )
 from tilewright.halide.legality.registers import register_problems
+from tilewright.halide.legality.slid_updates import slid_update_problems
 from tilewright.halide.legality.stages import stage_problems
 from tilewright.halide.legality.violations import Limits as Limits
 from tilewright.halide.legality.violations import Violation as Violation
@@ -271,6 +272,7 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
         problems = [
             *level_problems(entry, schedule, algorithm, paths),
             *single_thread_problems(entry, paths, schedule.target),
+            *slid_update_problems(entry, schedule, algorithm, paths),
             *hoist_problems(entry, paths),
             *sharing_problems(entry, schedule, algorithm),
             *prefetch_problems(entry, algorithm),
