@@ -30,6 +30,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.nest import exact_size, guarded, points_of_threads
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
+from tilewright.halide.legality.narrowed import narrowed
 from tilewright.halide.legality.sizes import needs, reads_anything
 
 Axis = tuple[int, int]  # a Func and one of its dimensions
@@ -135,7 +136,8 @@ class _Sizes:
     """Finds the least extents of outputs at which the needs of all nests are met.
 
     `own` holds the needs of outputs, `inner` those of other Funcs, which apply to the extents
-    computed at a time. `hopeless` are the Funcs whose needs are not met at the estimates.
+    computed at a time. `hopeless` are the Funcs whose needs are not met at the estimates, or where
+    a condition holds.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class _Sizes:
         inner: Mapping[Axis, int],
     ) -> None:
         self._schedule, self._algorithm = schedule, algorithm
-        self._own, self._inner = own, dict(inner)
+        self._own = own
         self._spans: dict[Axis, Span] = {}
         for name in algorithm.outputs:
             for d, span in enumerate(output_spans(algorithm.by_name[name])):
@@ -154,7 +156,8 @@ class _Sizes:
                 self._spans[algorithm.order[name], d] = span
         self._symbols = dict(algorithm.symbols)
         self._analyses: dict[tuple[tuple[str, float], ...], Analysis] = {}
-        self.hopeless: frozenset[int] = frozenset()
+        self.hopeless = narrowed(algorithm) & {func for func, _ in inner}
+        self._inner = {p: least for p, least in inner.items() if p[0] not in self.hopeless}
         self._give_up({})
 
     def _give_up(self, extents: Mapping[Axis, Bound], **symbols: float) -> None:
