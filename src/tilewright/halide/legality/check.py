@@ -34,7 +34,7 @@ from tilewright.halide.legality.levels import (
     single_thread_problems,
 )
 from tilewright.halide.legality.registers import register_problems
-from tilewright.halide.legality.slid_updates import slid_update_problems
+from tilewright.halide.legality.sliding import Sliding
 from tilewright.halide.legality.stages import stage_problems
 from tilewright.halide.legality.violations import Limits as Limits
 from tilewright.halide.legality.violations import Violation as Violation
@@ -266,13 +266,14 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
         paths = find_paths(schedule, algorithm)
     except ScheduleError as error:
         return [Violation("level", algorithm.outputs[0], None, str(error))]
+    sliding = Sliding(schedule, algorithm, paths)
     found = []
     for entry in schedule.funcs:
         name = algorithm.funcs[entry.func].name
         problems = [
             *level_problems(entry, schedule, algorithm, paths),
             *single_thread_problems(entry, paths, schedule.target),
-            *slid_update_problems(entry, schedule, algorithm, paths),
+            *sliding.problems(entry),
             *hoist_problems(entry, paths),
             *sharing_problems(entry, schedule, algorithm),
             *prefetch_problems(entry, algorithm),

@@ -1,4 +1,6 @@
-"""Funcs with updates that are stored outside the loop at which they are computed."""
+"""Funcs that are stored outside the loop at which they are computed."""
+
+from dataclasses import replace
 
 import halide as hl
 import pytest
@@ -162,3 +164,57 @@ def test_the_model_knows_along_which_dimensions_a_func_slides():
 
 def test_a_table_that_does_not_move_is_computed_once():
     assert seconds(weighted, "v1", True) < 0.99 * seconds(weighted, "v1", False)
+
+
+def filtered(constant=True):
+    """Three rows of a table, weighted by another one that is the same for all rows (or not)."""
+    x, y, k = hl.vars("x y k")
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    edge = hl.BoundaryConditions.repeat_edge(image, [(0, WIDTH), (0, HEIGHT)])
+    r = hl.RDom([(0, 3)], "r")
+    table, weights, total, out = (hl.Func(n) for n in ("table", "weights", "total", "out"))
+    table[x, y] = edge[x, y] % 8
+    weights[k] = k * k + 1
+    total[x, y] += table[x, y + r] * weights[r if constant else r + y]
+    out[x, y] = total[x, y]
+    return out
+
+
+def both(task, table_slides, weights_slide):
+    """``table`` and ``weights`` computed at the rows of ``out``, stored there or at root."""
+    plain = slid(task, 0, None, apart=table_slides)
+    (level,) = {entry.compute for entry in plain.funcs if entry.compute.kind == "at"}
+    return replace(
+        plain,
+        funcs=tuple(
+            FuncSchedule(
+                entry.func,
+                level,
+                ROOT if weights_slide else level,
+                stages=(default_stage(func, func.stages[0]),),
+            )
+            if func.name.startswith("weights")
+            else entry
+            for entry in plain.funcs
+            for func in (task.algorithm.funcs[entry.func],)
+        ),
+    )
+
+
+def test_a_func_that_does_not_move_must_not_slide_with_one_that_does():
+    task = task_of(filtered)
+    (found,) = check(both(task, True, True), task.algorithm)
+    assert found.func.startswith("weights")
+    assert found.kind == "store"
+    assert "would not compute it" in found.message
+
+
+@pytest.mark.parametrize(
+    ("constant", "table", "weights"),
+    [(True, True, False), (True, False, True), (True, False, False), (False, True, True)],
+)
+def test_other_pairs_are_legal_and_right(constant, table, weights):
+    task = task_of(lambda: filtered(constant))
+    schedule = both(task, table, weights)
+    assert not check(schedule, task.algorithm)
+    assert outcome(task, schedule) == "ok"

@@ -1,0 +1,170 @@
+"""Find Funcs that slide in a way that Halide 21 compiles to wrong answers.
+
+A Func slides over a serial loop if it is stored outside and computed inside: an iteration computes
+only what is new (``SlidingWindow.cpp``). Two cases go wrong:
+
+* An iteration may have nothing new, because the region does not move (Halide then computes it in
+  the first iteration only) or because coordinates are clamped. If the first stage has a split with
+  `shift_inwards` in the dimension along which the Func slides, the empty region is extended to a
+  whole split for the updates, but not for the first stage. The updates are then applied again to
+  values that were finished before.
+* The region of one Func moves along a loop, and that of another does not. To fill the first window,
+  the loop starts earlier. The other Func is meant to be computed in its first iteration only, but
+  that is now one in which it is not needed, so it is never computed.
+
+Whether a region moves is judged by its coordinates: it does along a dimension if a coordinate
+depends on the loop. Values that are read from Funcs and images do not count as a dependence in the
+second case, because Halide only knows their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tilewright.halide.analysis.paths import Paths, position
+from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Func, Op, Variable
+from tilewright.halide.ir.loops import dimension_of
+from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
+from tilewright.halide.ir.schedule import FuncSchedule, Schedule, Split, StageSchedule
+
+Found = Iterator[tuple[str, str]]
+Loop = tuple[int, str]  # a Func and one of its loops
+
+
+class Sliding:
+    """The Funcs of a schedule that slide, with the loops over which they do."""
+
+    def __init__(self, schedule: Schedule, algorithm: Algorithm, paths: Paths) -> None:
+        """Find the loops between each Func's storage and its computation."""
+        self._algorithm = algorithm
+        self._entries = {entry.func: entry for entry in schedule.funcs}
+        self._moving: dict[tuple[Loop, bool], Mapping[str, set[int]]] = {}
+        self._loops: dict[int, list[Loop]] = {}
+        for entry in schedule.funcs:
+            if entry.compute.kind == "at" and entry.compute != entry.store:
+                self._loops[entry.func] = list(
+                    dict.fromkeys(
+                        (node.func, node.loop)
+                        for path in paths.prefixes.get(entry.func, ())
+                        for node in path[position(path, entry.store) or 0 :]
+                    )
+                )
+
+    def problems(self, entry: FuncSchedule) -> Found:
+        """Yield the reasons why a Func must not slide."""
+        if entry.func in self._loops:
+            yield from self._updated_twice(entry)
+            yield from self._never_computed(entry)
+
+    def _updated_twice(self, entry: FuncSchedule) -> Found:
+        func = self._algorithm.funcs[entry.func]
+        if len(func.stages) == 1 or not entry.stages:
+            return
+        shifted = {d for d in _shifted(entry.stages[0]) if _always_pure(func, d)}
+        for loop in self._loops[entry.func] if shifted else ():
+            moving = self._moves(entry.func, loop, read=True) or {len(func.args) - 1}
+            for d in sorted(shifted & moving):
+                yield (
+                    "store",
+                    f"it slides over {self._named(loop)}, and its first stage shifts inwards along "
+                    f"{func.args[d]}: Halide would apply its updates twice where an iteration has "
+                    "nothing new; guard that split, or store it where it is computed",
+                )
+                return
+
+    def _never_computed(self, entry: FuncSchedule) -> Found:
+        func = self._algorithm.funcs[entry.func]
+        if not func.args or not _always_pure(func, len(func.args) - 1):
+            return
+        for loop in self._loops[entry.func]:
+            if self._moves(entry.func, loop, read=False):
+                continue
+            for other, loops in self._loops.items():
+                if other != entry.func and loop in loops and self._moves(other, loop, read=True):
+                    yield (
+                        "store",
+                        f"it is the same in all iterations of {self._named(loop)}, over which "
+                        f"{self._algorithm.funcs[other].name} slides: Halide would not compute it; "
+                        "store it where it is computed, or compute it outside that loop",
+                    )
+                    return
+
+    def _named(self, loop: Loop) -> str:
+        return f"loop {loop[1]} of {self._algorithm.funcs[loop[0]].name}"
+
+    def _moves(self, func: int, loop: Loop, *, read: bool) -> set[int]:
+        """Return the dimensions in which the region of a Func moves along a loop.
+
+        With `read`, coordinates that are read from Funcs and images count as well.
+        """
+        key = loop, read
+        if key not in self._moving:
+            self._moving[key] = _moving(self._entries[loop[0]], loop[1], self._algorithm, read)
+        return self._moving[key].get(self._algorithm.funcs[func].name, set())
+
+
+def _shifted(nest: StageSchedule) -> set[int]:
+    """Return the dimensions in which a nest has splits that shift inwards."""
+    found = (
+        dimension_of(change.old)
+        for change in nest.splits
+        if isinstance(change, Split) and change.tail == "shift_inwards"
+    )
+    return {d for d in found if d is not None}
+
+
+def _always_pure(func: Func, d: int) -> bool:
+    """Return whether every update stores at the dimension's own variable."""
+    stored = (stage.args[d] for stage in func.stages[1:])
+    return all(isinstance(at, Variable) and at.name == func.args[d] for at in stored)
+
+
+def _moving(
+    host: FuncSchedule, loop: str, algorithm: Algorithm, read: bool
+) -> Mapping[str, set[int]]:
+    """Return the dimensions in which the region of each producer moves along a loop of `host`."""
+    around = algorithm.funcs[host.func]
+    # The variables of each Func whose values depend on the loop.
+    depend = {around.name: _iterated(around, host, loop, algorithm)}
+    moving: dict[str, set[int]] = {}
+    # From consumers to producers, through inlined Funcs as well.
+    for producer in reversed(algorithm.funcs[: host.func]):
+        found = moving[producer.name] = {
+            d
+            for reader in algorithm.consumers[producer.name]
+            if reader in depend
+            for stage in algorithm.by_name[reader].stages
+            for call in stage.calls
+            if call.kind == "func" and call.name == producer.name
+            for d, at in enumerate(call.args)
+            if _uses(at, depend[reader], read)
+        }
+        depend[producer.name] = {producer.args[d] for d in found}
+    return moving
+
+
+def _iterated(func: Func, entry: FuncSchedule, loop: str, algorithm: Algorithm) -> set[str]:
+    """Return the names of a Func's variables that a loop of its schedule iterates over."""
+    found = set()
+    for stage, nest in stage_schedules(algorithm, entry):
+        originals = zip(original_loops(func, stage), stage.loops, strict=True)
+        names = {own.name: defined.name for own, defined in originals}
+        for each in scheduled_loops(func, stage, nest):
+            if each.name == loop:
+                found |= {names[source] for source in each.sources}
+    return found
+
+
+def _uses(e: Expr, names: set[str], read: bool) -> bool:
+    """Return whether an expression uses a variable, also in what it reads if `read`."""
+    pending, seen = [e], set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Variable) and node.name in names:
+            return True
+        if isinstance(node, Op) or (isinstance(node, Call) and (read or node.kind == "intrinsic")):
+            pending.extend(node.args)
+    return False
