@@ -20,6 +20,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, parameters_used
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.legality.narrowed import narrowed
 
 # Offsets of the outputs' first coordinates to try: the regions of producers read at x / 2 depend on
 # where the output starts.
@@ -35,8 +36,8 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
     """Return the smallest extents of Funcs that are computed at a time, over all output sizes.
 
     The result is the minimum over the outputs' starts and the parameter values that are tried. It
-    is not proved for other parameter values. Outputs, and dimensions without a known extent, are
-    omitted.
+    is not proved for other parameter values. Outputs, Funcs whose region a condition may narrow, and
+    dimensions without a known extent are omitted.
 
     Args:
         schedule: The schedule.
@@ -72,8 +73,8 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
                             found[place] = least
                         elif place in found:
                             found[place] = min(found[place], least)
-    outputs = {algorithm.order[name] for name in algorithm.outputs}
-    return {p: least for p, least in found.items() if p[0] not in outputs and least == least}
+    omitted = narrowed(algorithm) | {algorithm.order[name] for name in algorithm.outputs}
+    return {p: least for p, least in found.items() if p[0] not in omitted and least == least}
 
 
 def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:

@@ -23,7 +23,6 @@ from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSc
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
 from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
-from tilewright.halide.legality.narrowed import narrowed
 from tilewright.halide.legality.overreach import aligned_reads_further, overreaching
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
@@ -253,10 +252,7 @@ def needs(
                 if least is None:
                     # Call it once, because its cache hashes the complete schedule.
                     least = least_extents(schedule, algorithm)
-                enough = least.get((entry.func, dimension), 0.0)
-                if entry.func in narrowed(algorithm):
-                    enough = 0.0
-                if read.multiple > 1 or read.minimum > enough:
+                if read.multiple > 1 or read.minimum > least.get((entry.func, dimension), 0.0):
                     yield entry.func, nests, dimension, read
 
 
