@@ -36,8 +36,8 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
     """Return the smallest extents of Funcs that are computed at a time, over all output sizes.
 
     The result is the minimum over the outputs' starts and the parameter values that are tried. It
-    is not proved for other parameter values. Outputs, Funcs whose region a condition may narrow, and
-    dimensions without a known extent are omitted.
+    is not proved for other parameter values. Outputs, Funcs whose region a condition may narrow,
+    and dimensions without a known extent are omitted.
 
     Args:
         schedule: The schedule.
