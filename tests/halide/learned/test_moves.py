@@ -6,6 +6,7 @@ from pathlib import Path
 import halide as hl
 import numpy as np
 import pytest
+import reductions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,21 @@ def walked(made, start, seed, steps):
     return scene, states
 
 
+def answers(made, state, folder):
+    """Compile a state for all sizes, run it and compare it with the unscheduled pipeline."""
+    schedule = sized(state, made).schedule
+    assert from_json(to_json(schedule), made.algorithm) == schedule
+    problem = Problem(made.algorithm, make_inputs(made.algorithm))
+    folder.mkdir(exist_ok=True)
+    plain = {**problem.candidate(Variant()).payload, "directory": str(folder), "inline": False}
+    Reference(plain).run()
+    paths = tuple(map(str, sorted(Path(folder).glob("*.npy"), key=lambda path: int(path.stem))))
+    payload = replace(problem, reference=paths).candidate(Variant(schedule)).payload
+    runner = Runner(payload)
+    verdict = runner.verify()
+    assert verdict.ok or runner.recheck().ok, verdict.message
+
+
 @settings(
     max_examples=6,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -63,18 +79,7 @@ def walked(made, start, seed, steps):
 def test_a_walk_of_legal_moves_computes_the_right_answer(seed, start, walk, steps, tmp_path):
     made = task(seed)
     _, states = walked(made, start, walk, steps)
-    schedule = sized(states[-1], made).schedule
-    assert from_json(to_json(schedule), made.algorithm) == schedule
-    problem = Problem(made.algorithm, make_inputs(made.algorithm))
-    folder = tmp_path / f"{seed}"
-    folder.mkdir(exist_ok=True)
-    plain = {**problem.candidate(Variant()).payload, "directory": str(folder), "inline": False}
-    Reference(plain).run()
-    paths = tuple(map(str, sorted(Path(folder).glob("*.npy"), key=lambda path: int(path.stem))))
-    payload = replace(problem, reference=paths).candidate(Variant(schedule)).payload
-    runner = Runner(payload)
-    verdict = runner.verify()
-    assert verdict.ok or runner.recheck().ok, verdict.message
+    answers(made, states[-1], tmp_path / f"{seed}")
 
 
 @pytest.mark.parametrize("seed", [3, 7, 15])
@@ -85,12 +90,12 @@ def test_what_check_allows_halide_lowers(seed):
 
 
 def test_every_class_of_moves_is_found():
-    made = task(11)
     kinds = set()
-    for start in (0, 1):
-        scene, states = walked(made, start, 5, 6)
-        for state in states:
-            kinds |= {type(move) for move in moves.possible_moves(state, scene)}
+    for made in (task(11), reductions.pipeline("rows")):
+        for start in (0, 1):
+            scene, states = walked(made, start, 5, 6)
+            for state in states:
+                kinds |= {type(move) for move in moves.possible_moves(state, scene)}
     assert kinds == set(moves.Move.__args__)
 
 
