@@ -55,7 +55,6 @@ ABSENT = {
     "freezing": "costs of unchanged parts are kept instead (memo)",
     "passes": "no repeated passes with hierarchical sampling of structures",
     "buckets": "whole arrays of sizes are rated; sizes are not drawn from buckets",
-    "staging": "moves make no copies of inputs or of other Funcs (`in_`)",
     "compute_with": "no move shares the loops of two Funcs",
     "pruning": "no bound of a structure's time is known",
 }
@@ -189,6 +188,7 @@ IDEAS: dict[str, Idea] = {
     "reduction steps": Idea(keeps=_not("Steps")),
     "loop order": Idea(keeps=_not("Swap", "Remap")),
     "rfactor": Idea(keeps=_not("Factor")),
+    "staging": Idea(keeps=_not("Stage")),
 }
 
 

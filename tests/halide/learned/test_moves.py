@@ -91,7 +91,7 @@ def test_what_check_allows_halide_lowers(seed):
 
 def test_every_class_of_moves_is_found():
     kinds = set()
-    for made in (task(11), reductions.pipeline("rows")):
+    for made in (task(11), task(15), reductions.pipeline("rows")):
         for start in (0, 1):
             scene, states = walked(made, start, 5, 6)
             for state in states:

@@ -19,7 +19,7 @@ from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
 from tilewright.halide.legality.grids import launch_problems
-from tilewright.halide.schedulers.analytic.cpu.nest_costs import tile_depth
+from tilewright.halide.schedulers.analytic.cpu.stage_loops import tile_depth
 from tilewright.halide.schedulers.registry import device_limits
 from tilewright.halide.schedulers.task import Task
 

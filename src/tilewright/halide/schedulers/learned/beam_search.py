@@ -36,6 +36,7 @@ from tilewright.halide.schedulers.learned.moves import (
     Move,
     Reshape,
     applied,
+    changed_func,
     level_moves,
     loop_moves,
     violations,
@@ -162,7 +163,7 @@ class BeamSearch:
             return
         moves = (*before.moves, move)
         self.costed(schedule, moves)
-        sizes = self._sizes(schedule, move.func)
+        sizes = self._sizes(schedule, changed_func(move))
         found = self.evaluator.features(schedule, sizes) if sizes else None
         if found is None:
             return

@@ -16,6 +16,7 @@ block, order, parallel loops |
 | `Swap` | exchange a loop with the loop around it |
 | `Remap` | make a serial loop parallel, or a parallel loop serial |
 | `Factor` | split a reduction into partial results, in slices and in lanes (`partial_results`) |
+| `Stage` | copy what a Func reads at one of its loops (`staging`) |
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from tilewright.halide.schedulers.learned.partial_results import Factor, factor_
 from tilewright.halide.schedulers.learned.scene import LEAST_LANES, Scene
 from tilewright.halide.schedulers.learned.shape_choices import member_shapes, root_shapes
 from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
+from tilewright.halide.schedulers.learned.staging import Stage, staged, staging_moves
 
 # Candidates: iterations of `Steps`, factors of `Resize` on the present size.
 STEPS = (2, 4, 8, 16)
@@ -130,7 +132,7 @@ class Remap:
 
 
 Move: TypeAlias = (
-    Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap | Factor
+    Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap | Factor | Stage
 )
 
 
@@ -151,6 +153,8 @@ def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
         )
     if isinstance(move, Factor):
         return factored(schedule, move, scene)
+    if isinstance(move, Stage):
+        return staged(schedule, move, scene)
     func = scene.extended.funcs[move.func]
     if isinstance(move, Inline):
         changed = FuncSchedule(move.func, INLINE, INLINE)
@@ -256,6 +260,11 @@ def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) ->
         if func is None or entry.func == func:
             yield from level_moves(entry, schedule, scene)
             yield from loop_moves(entry, schedule, scene)
+
+
+def changed_func(move: Move) -> int:
+    """Return the position, after a move, of the Func whose sizes matter most for it."""
+    return move.func + 1 if isinstance(move, Stage) else move.func
 
 
 def _hosts(func: int, schedule: Schedule) -> bool:
@@ -376,6 +385,7 @@ def loop_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterato
                 other: Mapping = "serial" if loop.mapping == "parallel" else "parallel"
                 yield Remap(entry.func, stage.index, loop.name, other)
     yield from factor_moves(entry, scene)
+    yield from staging_moves(entry, schedule, scene)
 
 
 def _extent(loop: str, extents: tuple[float, ...]) -> float:

@@ -35,15 +35,12 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 from tilewright.halide.legality.stages import is_associative
-from tilewright.halide.schedulers.learned.scene import Scene
+from tilewright.halide.schedulers.learned.scene import MOST_FUNCS, Scene
 from tilewright.halide.schedulers.learned.shape_choices import TASKS_PER_CORE, blocks
 from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
 
 # Vectors of partial results side by side: one chain of additions, or as many as hide its latency.
 VECTORS = (1, 4, 8)
-# Maximum number of Funcs of a pipeline whose reductions are split: each split one is analysed
-# again as a whole.
-MOST_FUNCS = 100
 # Minimum number of vectors that are added up in each lane.
 LEAST_STEPS = 4
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Least lanes of a vector, and least extent of a dimension to vectorise.
 LEAST_LANES = 4
+# Maximum number of Funcs of a pipeline to which moves add others: for each, all are analysed again.
+MOST_FUNCS = 100
 
 
 @dataclass(frozen=True, eq=False)

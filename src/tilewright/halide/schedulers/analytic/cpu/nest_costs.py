@@ -19,6 +19,7 @@ For a nest that the search has produced, the time differs from the search's in t
 - stages of an output run one after another
 - a reducing stage is costed block by block if its tile does not fit in a cache
 - vectors along a reduction are costed as scalar code
+- members that do not fit in a cache are read again in the loops inside a tile
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.plan import PartTime
-from tilewright.halide.ir.schedule import Fuse, Split
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.alignment import moduli_in
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
@@ -45,13 +45,17 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
 from tilewright.halide.schedulers.analytic.cpu.parts import funcs_of, part_keys
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block, value_bytes
+from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
+from tilewright.halide.schedulers.analytic.cpu.stage_loops import (
+    block_of,
+    outside_registers,
+    tile_depth,
+)
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 
 Path = tuple[tuple[StageKey, str], ...]
 Boxes = Mapping[str, Box]
 TERMS = ("compute", "second cache", "third cache", "memory", "overhead")
-_IN_REGISTERS = ("vectorized", "unrolled")
 
 
 def part_times(
@@ -103,6 +107,7 @@ class _Member:
     It is computed `runs` times, each time for a region `box`. The surrounding loop, over tiles or
     further out, has `times` iterations, each of which requires the region `within`. `slides`: it
     is stored outside the loop at which it is computed. `blockwise`: that loop is the innermost one.
+    `level` is the position of the loop of the stage at root in which it is computed.
     """
 
     name: str
@@ -113,6 +118,7 @@ class _Member:
     times: float
     slides: bool
     blockwise: bool
+    level: int
 
     @property
     def in_registers(self) -> bool:
@@ -212,7 +218,7 @@ class _NestCosts:
         left = [stage for p in structure.root.productions for stage in p.stages]
         while left:
             stage = left.pop()
-            innermost = _outside_registers(stage) - 1
+            innermost = outside_registers(stage) - 1
             for at, body in stage.bodies.items():
                 for production in body.productions:
                     left += production.stages
@@ -273,21 +279,20 @@ class _NestCosts:
 
         `level` is the loop of `stage` that contains `host`; None if `host` is the stage itself.
         """
-        innermost = _outside_registers(host) - 1
+        innermost = outside_registers(host) - 1
         for at, (name, _) in enumerate(host.loops):
             loop = self.loops[path, host.key, name]
             runs *= _count(loop.extent)
             path = (*path, (host.key, name))
             body = host.bodies.get(at)
-            around = min(at if level is None else level, stage.depth - 1)
+            top = at if level is None else level
             for production in body.productions if body is not None else ():
-                member = self._member(stage, production, loop, runs, around, at >= innermost)
+                member = self._member(stage, production, loop, runs, top, at >= innermost)
                 if member is None:
                     continue
                 yield member
                 # A sliding Func and the Funcs in its loops run less often than the loops.
                 share = 1.0 / max(1.0, member.raw) if member.slides else 1.0
-                top = at if level is None else level
                 for inner in production.stages:
                     yield from self._members(stage, inner, path, runs * share, top)
 
@@ -297,11 +302,12 @@ class _NestCosts:
         production: Production,
         loop: LoopSize,
         runs: float,
-        around: int,
+        level: int,
         blockwise: bool,
     ) -> _Member | None:
         i = production.func
         name = self.structure.names[i]
+        around = min(level, stage.depth - 1)
         needed = loop.context.boxes.get((i, 0))
         within = stage.touched(around).get(name)
         if needed is None or within is None:
@@ -310,7 +316,8 @@ class _NestCosts:
         entry = self.structure.entries[i]
         times = math.prod(stage.counts[: around + 1])
         slides = entry.store != entry.compute
-        return _Member(name, len(production.stages), runs, box, within, times, slides, blockwise)
+        count = len(production.stages)
+        return _Member(name, count, runs, box, within, times, slides, blockwise, level)
 
     # --- traffic and overheads --------------------------------------------------------------
 
@@ -337,11 +344,16 @@ class _NestCosts:
         return sum(self._bytes(m.name, m.box) for m in members if not m.in_registers)
 
     def _sweeps(self, stage: _Stage, members: Sequence[_Member]) -> Iterator[Sweep]:
-        """Yield the sweeps over other Funcs and inputs, one per loop, shortest first."""
-        inside = {stage.name, *(member.name for member in members)}
+        """Yield the sweeps over other Funcs and inputs, one per loop, shortest first.
+
+        Members count as others in the loops inside the one at which they are computed.
+        """
         tile, held = stage.depth - 1, self._held(members)
         for at in range(self._deepest(stage, members), -2, -1):
             boxes = stage.touched(at)
+            # Loops inside the one at which a member is computed read it again and again.
+            inside = {m.name for m in members if m.in_registers or at <= m.level}
+            inside.add(stage.name)
             outside = {name: box for name, box in boxes.items() if name not in inside}
             times = np.full(1, math.prod(stage.counts[: at + 1]))
             kept = held + self._bytes(stage.name, boxes[stage.name]) if at == tile else 0.0
@@ -359,7 +371,7 @@ class _NestCosts:
             summaries += analysis.summaries(member.name)
         reduces = any(loop.kind != "pure" for s in summaries for loop in s.loops)
         if reduces and not any(load.indirect for s in summaries for load in s.loads):
-            return max(stage.depth, _outside_registers(stage.stage)) - 1
+            return max(stage.depth, outside_registers(stage.stage)) - 1
         return stage.depth - 1
 
     def _overhead(self, stage: _Stage, members: Sequence[_Member]) -> Array:
@@ -383,90 +395,6 @@ class _NestCosts:
                 faults = size * c.fault_cycles_per_byte if size > c.fault_threshold else 0.0
                 found = found + allocations * (c.heap_cycles + faults)
         return np.asarray(found, dtype=np.float64)
-
-
-# --- reading a stage's loops ---------------------------------------------------------------------
-
-
-def tile_depth(stage: StageNest) -> int:
-    """Return how many of a stage's outermost loops are over tiles, parallel, or around those.
-
-    A loop is over tiles if it is the outer part of a split whose inner part has a loop that is
-    neither vectorised nor unrolled.
-    """
-    mapped = dict(stage.loops)
-    finals: dict[str, set[str]] = {name: {name} for name in mapped}
-    for change in reversed(stage.splits):
-        if isinstance(change, Split):
-            finals[change.old] = finals[change.outer] | finals[change.inner]
-        else:
-            finals[change.inner] = finals[change.outer] = finals[change.fused]
-    inside: set[str] = set()
-    tiles: set[str] = set()
-    for change in stage.splits:
-        if isinstance(change, Fuse):
-            if inside & {change.inner, change.outer}:
-                inside.add(change.fused)
-            if tiles & {change.inner, change.outer}:
-                tiles.add(change.fused)
-            continue
-        if change.old in inside:
-            inside.add(change.outer)
-        inside.add(change.inner)
-        cut = any(mapped[loop] not in _IN_REGISTERS for loop in finals[change.inner])
-        if cut or change.old in tiles:
-            tiles.add(change.outer)
-    depth = 0
-    while depth < len(stage.loops):
-        name, mapping = stage.loops[depth]
-        if mapping != "parallel" and (name in inside or name not in tiles):
-            break
-        depth += 1
-    parallel = [at for at, (_, mapping) in enumerate(stage.loops) if mapping == "parallel"]
-    return max([depth, *(at + 1 for at in parallel)])
-
-
-def _outside_registers(stage: StageNest) -> int:
-    """Return how many loops of a stage are outside its innermost vectorised and unrolled loops."""
-    count = len(stage.loops)
-    while count and stage.loops[count - 1][1] in _IN_REGISTERS:
-        count -= 1
-    return count
-
-
-def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> Block:
-    """Return the block of vectors and rows that a stage's innermost loops compute.
-
-    `sizes` gives the extents of loops. Unrolled loops further out, and those over a second
-    dimension of rows, are not part of the block.
-    """
-    sources: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in stage.variables}
-    for change in stage.splits:
-        if isinstance(change, Fuse):
-            sources[change.fused] = sources[change.inner] | sources[change.outer]
-        else:
-            sources[change.inner] = sources[change.outer] = sources[change.old]
-    block = Block()
-    unrolled: list[tuple[int, int]] = []
-    innermost = next((loop.name for loop in stage.stage.loops if loop.kind != "pure"), None)
-    for name, mapping in stage.loops[_outside_registers(stage) :]:
-        names = {stage.variables[loop] for loop in sources[name]}
-        if names == {innermost} and mapping in _IN_REGISTERS:
-            block = replace(block, steps=block.steps * int(sizes.get((stage.key, name), 1.0)))
-        along = [dimension_of(loop) for loop in sources[name]]
-        if len(along) != 1 or along[0] is None:
-            continue
-        dimension, size = along[0], int(sizes.get((stage.key, name), 1.0))
-        if mapping == "vectorized" and block.vector is None and size > 1:
-            block = replace(block, vector=dimension, lanes=size)
-        else:
-            unrolled.append((dimension, size))
-    for dimension, size in reversed(unrolled):
-        if dimension == block.vector:
-            block = replace(block, vectors=block.vectors * size)
-        elif block.row in (None, dimension) and size > 1:
-            block = replace(block, row=dimension, rows=block.rows * size)
-    return block
 
 
 def _count(extent: Bound, pure: bool = True) -> float:
