@@ -14,8 +14,9 @@ from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.execution.runner import Reference, Runner
 from tilewright.halide.execution.session import Problem, Variant, make_inputs
 from tilewright.halide.ir.json import from_json, to_json
-from tilewright.halide.ir.schedule import ROOT, ScheduleError
+from tilewright.halide.ir.schedule import ROOT, Level, ScheduleError
 from tilewright.halide.schedulers.learned import moves, random_pipelines, sampling
+from tilewright.halide.schedulers.learned.shapes import NestShape
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import CpuMachine
@@ -166,3 +167,19 @@ def test_what_is_computed_at_a_loop_that_goes_is_moved_to_another():
         host = next(entry for entry in after.funcs if entry.func == move.compute.func)
         loops = {loop.name for nest in host.stages for loop in nest.loops}
         assert entry.compute == ROOT or entry.compute.loop in loops
+
+
+def test_an_input_behind_a_boundary_condition_is_not_read_beyond_its_border(tmp_path):
+    """At a border, a tile reads fewer columns than a vector has lanes."""
+    made = task(204)
+    start = sampling.seeds(made, 1)[0]
+    scene = sampling.scene_of(made, start)
+    image = next(i for i, f in enumerate(scene.extended.funcs) if f.name.startswith("image_im"))
+    scan = next(i for i, f in enumerate(scene.extended.funcs) if "scan0_scan" in f.name)
+    level = Level("at", scan, 0, "v2")
+    shape = NestShape((), (0, 1, 2), vector=0, lanes=16)
+    after = moves.applied(start, moves.ComputeAt(image, level, level, shape), scene)
+    assert moves.violations(after, scene) == []
+    answers(made, after, tmp_path)
+    again = moves.applied(after, moves.Reshape(image, shape), scene)
+    assert again == after

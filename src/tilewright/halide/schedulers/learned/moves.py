@@ -49,7 +49,7 @@ from tilewright.halide.legality.stages import is_associative
 from tilewright.halide.schedulers.learned.partial_results import Factor, factor_moves, factored
 from tilewright.halide.schedulers.learned.scene import LEAST_LANES, Scene
 from tilewright.halide.schedulers.learned.shape_choices import member_shapes, root_shapes
-from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
+from tilewright.halide.schedulers.learned.shapes import NestShape, stages_in_loops, stages_of
 from tilewright.halide.schedulers.learned.staging import Stage, staged, staging_moves
 
 # Candidates: iterations of `Steps`, factors of `Resize` on the present size.
@@ -161,9 +161,12 @@ def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
     elif isinstance(move, ComputeRoot):
         changed = _at(entry, ROOT, ROOT, stages_of(func, move.shape))
     elif isinstance(move, ComputeAt):
-        changed = _at(entry, move.compute, move.store, stages_of(func, move.shape))
+        stages = stages_in_loops(func, move.shape, scene.extended)
+        changed = _at(entry, move.compute, move.store, stages)
     elif isinstance(move, Reshape):
-        changed = replace(entry, stages=stages_of(func, move.shape))
+        inside = entry.compute.kind == "at"
+        stages = stages_in_loops(func, move.shape, scene.extended) if inside else ()
+        changed = replace(entry, stages=stages or stages_of(func, move.shape))
     else:
         nests = [nest for _, nest in stage_schedules(scene.extended, entry)]
         nests[move.stage] = _changed(nests[move.stage], move)

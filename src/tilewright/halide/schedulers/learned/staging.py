@@ -34,7 +34,7 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.schedulers.learned.scene import MOST_FUNCS, Scene
 from tilewright.halide.schedulers.learned.shape_choices import member_shapes
-from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
+from tilewright.halide.schedulers.learned.shapes import NestShape, stages_in_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,10 @@ def staged(schedule: Schedule, move: Stage, scene: Scene) -> Schedule:
         raise ScheduleError(f"{algorithm.funcs[move.func].name} does not read {name}")
     bare, place = with_added(schedule, scene.algorithm, copy)
     level = Level("at", move.func + 1, move.stage, move.loop)
-    func = algorithm.funcs[move.source]
+    extended = scene.of(bare).extended
+    func = extended.funcs[place]
     dims = range(len(func.args))
     order = (move.inner, *(d for d in dims if d != move.inner)) if move.inner else ()
-    pure = replace(func, stages=func.stages[:1])
-    entry = FuncSchedule(
-        place, level, level, stages=stages_of(pure, move.shape), storage_order=order
-    )
+    stages = stages_in_loops(func, move.shape, extended)
+    entry = FuncSchedule(place, level, level, stages=stages, storage_order=order)
     return replace(bare, funcs=tuple(sorted((*bare.funcs, entry), key=lambda each: each.func)))
