@@ -188,7 +188,7 @@ IDEAS: dict[str, Idea] = {
     "reduction steps": Idea(keeps=_not("Steps")),
     "loop order": Idea(keeps=_not("Swap", "Remap")),
     "rfactor": Idea(keeps=_not("Factor")),
-    "staging": Idea(keeps=_not("Stage")),
+    "staging": Idea(keeps=_not("StageCopy")),
 }
 
 

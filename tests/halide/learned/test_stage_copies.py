@@ -16,7 +16,7 @@ from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned import moves, sampling
 from tilewright.halide.schedulers.learned.partial_results import Factor
 from tilewright.halide.schedulers.learned.shapes import NestShape
-from tilewright.halide.schedulers.learned.staging import Stage
+from tilewright.halide.schedulers.learned.staging import StageCopy
 from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.task import make_task
 
@@ -50,7 +50,7 @@ def product(size=96):
 
 def copies(made, state):
     scene = sampling.scene_of(made, state)
-    found = [m for m in moves.possible_moves(state, scene) if isinstance(m, Stage)]
+    found = [m for m in moves.possible_moves(state, scene) if isinstance(m, StageCopy)]
     return scene, found
 
 
@@ -118,7 +118,7 @@ def test_added_funcs_in_random_pipelines_are_refused_with_a_reason_or_lowered(se
     tried = 0
     for state in sampling.seeds(made, 1):
         scene = sampling.scene_of(made, state)
-        found = [m for m in moves.possible_moves(state, scene) if isinstance(m, Stage | Factor)]
+        found = [m for m in moves.possible_moves(state, scene) if isinstance(m, StageCopy | Factor)]
         for move in found[:: max(1, len(found) // 3)]:
             after = moves.applied(state, move, scene)
             problems = moves.violations(after, scene)
@@ -140,7 +140,7 @@ def test_added_funcs_in_random_pipelines_give_the_right_answer(seed, number, wal
     made = task(seed)
     state = sampling.seeds(made, 1)[number % 2]
     scene = sampling.scene_of(made, state)
-    found = [m for m in moves.possible_moves(state, scene) if isinstance(m, Stage | Factor)]
+    found = [m for m in moves.possible_moves(state, scene) if isinstance(m, StageCopy | Factor)]
     found = [m for m in found if not moves.violations(moves.applied(state, m, scene), scene)]
     if not found:
         return

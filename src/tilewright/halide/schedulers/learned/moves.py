@@ -16,7 +16,7 @@ block, order, parallel loops |
 | `Swap` | exchange a loop with the loop around it |
 | `Remap` | make a serial loop parallel, or a parallel loop serial |
 | `Factor` | split a reduction into partial results, in slices and in lanes (`partial_results`) |
-| `Stage` | copy what a Func reads at one of its loops (`staging`) |
+| `StageCopy` | copy what a Func reads at one of its loops (`staging`) |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tilewright.halide.schedulers.learned.partial_results import Factor, factor_
 from tilewright.halide.schedulers.learned.scene import LEAST_LANES, Scene
 from tilewright.halide.schedulers.learned.shape_choices import member_shapes, root_shapes
 from tilewright.halide.schedulers.learned.shapes import NestShape, stages_in_loops, stages_of
-from tilewright.halide.schedulers.learned.staging import Stage, staged, staging_moves
+from tilewright.halide.schedulers.learned.staging import StageCopy, staged, staging_moves
 
 # Candidates: iterations of `Steps`, factors of `Resize` on the present size.
 STEPS = (2, 4, 8, 16)
@@ -132,7 +132,7 @@ class Remap:
 
 
 Move: TypeAlias = (
-    Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap | Factor | Stage
+    Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap | Factor | StageCopy
 )
 
 
@@ -153,7 +153,7 @@ def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
         )
     if isinstance(move, Factor):
         return factored(schedule, move, scene)
-    if isinstance(move, Stage):
+    if isinstance(move, StageCopy):
         return staged(schedule, move, scene)
     func = scene.extended.funcs[move.func]
     if isinstance(move, Inline):
@@ -267,7 +267,7 @@ def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) ->
 
 def changed_func(move: Move) -> int:
     """Return the position, after a move, of the Func whose sizes matter most for it."""
-    return move.func + 1 if isinstance(move, Stage) else move.func
+    return move.func + 1 if isinstance(move, StageCopy) else move.func
 
 
 def _hosts(func: int, schedule: Schedule) -> bool:

@@ -1,4 +1,4 @@
-"""The move `Stage`: a copy of what a Func reads, in the loops of that Func.
+"""The move `StageCopy`: a copy of what a Func reads, in the loops of that Func.
 
 The copy (`in_`) holds the part that one iteration of a loop reads, in the order in which it is
 read, so that vectors are loaded at once where they would be gathered from many rows, and values
@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis, Load, StageSummary
-from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Variable
-from tilewright.halide.ir.algorithm import Stage as Definition
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Stage, Variable
 from tilewright.halide.ir.clones import clone_problems
 from tilewright.halide.ir.loops import origin
 from tilewright.halide.ir.nest import stage_schedules
@@ -38,7 +37,7 @@ from tilewright.halide.schedulers.learned.shapes import NestShape, stages_in_loo
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageCopy:
     """Copy what a Func reads of another one at one of its loops.
 
     Attributes:
@@ -58,7 +57,7 @@ class Stage:
     shape: NestShape
 
 
-def staging_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[Stage]:
+def staging_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterator[StageCopy]:
     """Yield the copies of what a Func reads repeatedly, or with other strides than it stores."""
     algorithm = scene.extended
     if entry.compute.kind == "inline" or len(algorithm.funcs) > MOST_FUNCS:
@@ -86,7 +85,7 @@ def staging_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iter
                 continue
             shape = next(member_shapes(algorithm.funcs[source], scene))
             for loop in _around(nest):
-                yield Stage(entry.func, stage.index, loop, source, inner, shape)
+                yield StageCopy(entry.func, stage.index, loop, source, inner, shape)
 
 
 def _source(load: Load, reader: str, analysis: Analysis) -> int:
@@ -112,7 +111,7 @@ def _passes(func: Func, image: str) -> bool:
     return value.kind == "image" and names == list(func.args)
 
 
-def _vectorised(func: Func, stage: Definition, nest: StageSchedule) -> str:
+def _vectorised(func: Func, stage: Stage, nest: StageSchedule) -> str:
     """Return the variable of a stage along which its vectors lie; empty if it has none."""
     for loop in nest.loops:
         found = origin(loop.name)
@@ -170,7 +169,7 @@ def _copy(
     return Clone(number, tuple(sorted(numbers)), wrapper=True) if readers else None
 
 
-def staged(schedule: Schedule, move: Stage, scene: Scene) -> Schedule:
+def staged(schedule: Schedule, move: StageCopy, scene: Scene) -> Schedule:
     """Return the schedule after the move.
 
     Raises:
