@@ -61,8 +61,9 @@ def test_all_splits_are_legal_and_leave_the_schedule_as_it_is(kind):
     assert to_json(start) == before
 
 
-def test_positions_of_extremes_are_not_found_in_lanes():
-    _, _, found = splits(reductions.pipeline("position"))
+@pytest.mark.parametrize("kind", ["position", "histogram"])
+def test_positions_of_extremes_and_histograms_are_not_split_into_lanes(kind):
+    _, _, found = splits(reductions.pipeline(kind))
     assert {(move.lanes, move.vectors) for move in found} == {(1, 1)}
 
 
@@ -173,12 +174,16 @@ def test_positions_follow_a_func_that_is_added_before_copies():
     double, columns = two_funcs(algorithm)
     wrapped, wrapper = with_added(start, algorithm, Clone(double, (columns,), wrapper=True))
     assert wrapper == double + 1
-    number = number_of(columns + 1, wrapped, algorithm)
+    again = Clone(number_of(wrapper, wrapped, algorithm), (columns,), wrapper=True)
+    wrapped, wrapper = with_added(wrapped, algorithm, again)
+    assert wrapper == double + 2
+    number = number_of(columns + 2, wrapped, algorithm)
     after, partial = with_added(wrapped, algorithm, Factored(number, 1, ("r0o",), (SPLIT,)))
     new = len(algorithm.funcs)
-    copy = Clone(double, (new,), wrapper=True)  # the partial results read it now
-    assert after.clones == (Factored(columns, 1, ("r0o",), (SPLIT,)), copy)
-    assert partial == columns + 1
+    # The partial results read the copies now.
+    copies = Clone(double, (new,), wrapper=True), Clone(new + 1, (new,), wrapper=True)
+    assert after.clones == (Factored(columns, 1, ("r0o",), (SPLIT,)), *copies)
+    assert partial == columns + 2
     names = {entry.func: func for entry, func in zip(start.funcs, algorithm.funcs, strict=True)}
     extended = with_clones(algorithm, after.clones)
     for old, new in zip(start.funcs, after.funcs, strict=True):
