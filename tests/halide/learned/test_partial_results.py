@@ -118,6 +118,16 @@ def test_only_associative_reductions_with_few_results_are_split(update, extent, 
     assert bool(no_split(update, extent)) == offered
 
 
+def test_no_vectors_run_along_slices():
+    start, scene, found = splits(reductions.pipeline("histogram"))
+    for move in found:
+        after = moves.applied(start, move, scene)
+        assert scene.of(after).slices == {scene.of(after).extended.funcs[move.func].name: {1}}
+        reshapes = (m for m in moves.possible_moves(after, scene) if m.func == move.func)
+        shapes = [m.shape for m in reshapes if isinstance(m, moves.Reshape)]
+        assert {shape.vector for shape in shapes} == {0, None}
+
+
 def test_a_split_reduction_is_not_split_again():
     start, scene, found = splits(reductions.pipeline("total"))
     after = moves.applied(start, found[-1], scene)

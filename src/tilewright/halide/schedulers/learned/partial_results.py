@@ -202,9 +202,7 @@ def _partial(place: int, move: Factor, scene: Scene) -> FuncSchedule:
         shape = NestShape((), order, lanes[0], move.lanes, move.vectors)
         storage = order
     else:
-        found = next(blocks(func, scene))
-        # A vector of slices would read from as many places at once.
-        shape = NestShape((), dims) if found.vector in slices else found
+        shape = next(blocks(func, scene))
         order = (*(d for d in shape.order if d not in slices), *slices)
         shape = replace(shape, order=order)
         storage = ()

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage, walk
-from tilewright.halide.ir.clones import Added, with_clones
+from tilewright.halide.ir.clones import Added, factor_calls, with_clones
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Known
 from tilewright.machines import CpuMachine
@@ -69,6 +69,21 @@ class Scene:
             name: tuple(float(np.max(part.extent)) for part in box)
             for name, box in self.analysis.regions.items()
         }
+
+    @cached_property
+    def slices(self) -> dict[str, frozenset[int]]:
+        """The dimensions of partial results that run over slices of a domain, by Func.
+
+        Vectors along them would read, and may store, in as many places as they have lanes.
+        """
+        found = {}
+        for call in factor_calls(self.algorithm, self.clones):
+            func = self.extended.funcs[call.result]
+            outer = {split.outer for split in call.splits}
+            first = len(func.args) - len(call.rvars)
+            dims = (first + i for i, loop in enumerate(call.rvars) if loop in outer)
+            found[func.name] = frozenset(dims)
+        return found
 
     def terms(self, stage: Stage) -> tuple[float, ...]:
         """Return the extents of a stage's reduction variables, infinite where they are unknown."""

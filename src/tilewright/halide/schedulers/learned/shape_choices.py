@@ -23,6 +23,7 @@ def blocks(func: Func, scene: Scene) -> Iterator[NestShape]:
     extents = scene.extents.get(func.name, ())
     dims = tuple(range(len(func.args)))
     along = [d for d in dims if LEAST_LANES <= extents[d] < np.inf] if extents else []
+    along = [d for d in along if d not in scene.slices.get(func.name, ())]
     for vector in along[:2]:
         order = (vector, *(d for d in dims if d != vector))
         found = [NestShape((), order, vector, lanes) for lanes in scene.lanes(func)]
