@@ -55,8 +55,6 @@ ABSENT = {
     "freezing": "costs of unchanged parts are kept instead (memo)",
     "passes": "no repeated passes with hierarchical sampling of structures",
     "buckets": "whole arrays of sizes are rated; sizes are not drawn from buckets",
-    "rfactor": "the representation has no intermediate Funcs other than copies",
-    "staging": "moves make no copies of inputs or of other Funcs (`in_`)",
     "compute_with": "no move shares the loops of two Funcs",
     "pruning": "no bound of a structure's time is known",
 }
@@ -189,6 +187,8 @@ IDEAS: dict[str, Idea] = {
     "sliding": Idea(keeps=_no_sliding),
     "reduction steps": Idea(keeps=_not("Steps")),
     "loop order": Idea(keeps=_not("Swap", "Remap")),
+    "rfactor": Idea(keeps=_not("Factor")),
+    "staging": Idea(keeps=_not("StageCopy")),
 }
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import reductions
 from test_beam_search import PLAIN, searched
 from test_moves import stencils, task
 
@@ -13,6 +14,7 @@ from tilewright.halide.schedulers.learned.moves import applied, level_moves, vio
 from tilewright.halide.schedulers.learned.sampling import scene_of, seeds
 
 MADE = {"2": task(2), "11": task(11), "23": task(23), "stencils": stencils()}
+MADE["histogram"] = reductions.pipeline("histogram")
 
 
 @pytest.fixture(scope="module", params=MADE)

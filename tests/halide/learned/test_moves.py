@@ -6,6 +6,7 @@ from pathlib import Path
 import halide as hl
 import numpy as np
 import pytest
+import reductions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,9 @@ from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.execution.runner import Reference, Runner
 from tilewright.halide.execution.session import Problem, Variant, make_inputs
 from tilewright.halide.ir.json import from_json, to_json
-from tilewright.halide.ir.schedule import ROOT, ScheduleError
+from tilewright.halide.ir.schedule import ROOT, Level, ScheduleError
 from tilewright.halide.schedulers.learned import moves, random_pipelines, sampling
+from tilewright.halide.schedulers.learned.shapes import NestShape
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import CpuMachine
@@ -50,6 +52,21 @@ def walked(made, start, seed, steps):
     return scene, states
 
 
+def answers(made, state, folder):
+    """Compile a state for all sizes, run it and compare it with the unscheduled pipeline."""
+    schedule = sized(state, made).schedule
+    assert from_json(to_json(schedule), made.algorithm) == schedule
+    problem = Problem(made.algorithm, make_inputs(made.algorithm))
+    folder.mkdir(exist_ok=True)
+    plain = {**problem.candidate(Variant()).payload, "directory": str(folder), "inline": False}
+    Reference(plain).run()
+    paths = tuple(map(str, sorted(Path(folder).glob("*.npy"), key=lambda path: int(path.stem))))
+    payload = replace(problem, reference=paths).candidate(Variant(schedule)).payload
+    runner = Runner(payload)
+    verdict = runner.verify()
+    assert verdict.ok or runner.recheck().ok, verdict.message
+
+
 @settings(
     max_examples=6,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -63,18 +80,7 @@ def walked(made, start, seed, steps):
 def test_a_walk_of_legal_moves_computes_the_right_answer(seed, start, walk, steps, tmp_path):
     made = task(seed)
     _, states = walked(made, start, walk, steps)
-    schedule = sized(states[-1], made).schedule
-    assert from_json(to_json(schedule), made.algorithm) == schedule
-    problem = Problem(made.algorithm, make_inputs(made.algorithm))
-    folder = tmp_path / f"{seed}"
-    folder.mkdir(exist_ok=True)
-    plain = {**problem.candidate(Variant()).payload, "directory": str(folder), "inline": False}
-    Reference(plain).run()
-    paths = tuple(map(str, sorted(Path(folder).glob("*.npy"), key=lambda path: int(path.stem))))
-    payload = replace(problem, reference=paths).candidate(Variant(schedule)).payload
-    runner = Runner(payload)
-    verdict = runner.verify()
-    assert verdict.ok or runner.recheck().ok, verdict.message
+    answers(made, states[-1], tmp_path / f"{seed}")
 
 
 @pytest.mark.parametrize("seed", [3, 7, 15])
@@ -85,12 +91,12 @@ def test_what_check_allows_halide_lowers(seed):
 
 
 def test_every_class_of_moves_is_found():
-    made = task(11)
     kinds = set()
-    for start in (0, 1):
-        scene, states = walked(made, start, 5, 6)
-        for state in states:
-            kinds |= {type(move) for move in moves.possible_moves(state, scene)}
+    for made in (task(11), task(15), reductions.pipeline("rows")):
+        for start in (0, 1):
+            scene, states = walked(made, start, 5, 6)
+            for state in states:
+                kinds |= {type(move) for move in moves.possible_moves(state, scene)}
     assert kinds == set(moves.Move.__args__)
 
 
@@ -161,3 +167,19 @@ def test_what_is_computed_at_a_loop_that_goes_is_moved_to_another():
         host = next(entry for entry in after.funcs if entry.func == move.compute.func)
         loops = {loop.name for nest in host.stages for loop in nest.loops}
         assert entry.compute == ROOT or entry.compute.loop in loops
+
+
+def test_an_input_behind_a_boundary_condition_is_not_read_beyond_its_border(tmp_path):
+    """At a border, a tile reads fewer columns than a vector has lanes."""
+    made = task(204)
+    start = sampling.seeds(made, 1)[0]
+    scene = sampling.scene_of(made, start)
+    image = next(i for i, f in enumerate(scene.extended.funcs) if f.name.startswith("image_im"))
+    scan = next(i for i, f in enumerate(scene.extended.funcs) if "scan0_scan" in f.name)
+    level = Level("at", scan, 0, "v2")
+    shape = NestShape((), (0, 1, 2), vector=0, lanes=16)
+    after = moves.applied(start, moves.ComputeAt(image, level, level, shape), scene)
+    assert moves.violations(after, scene) == []
+    answers(made, after, tmp_path)
+    again = moves.applied(after, moves.Reshape(image, shape), scene)
+    assert again == after

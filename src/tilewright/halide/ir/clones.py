@@ -198,6 +198,16 @@ def _in_order(calls: list[CloneCall]) -> tuple[CloneCall, ...]:
     return tuple(result)
 
 
+def positions(algorithm: Algorithm, added: Sequence[Added]) -> tuple[int, ...]:
+    """Return the position in `with_clones` of every Func of the algorithm, then of every entry."""
+    base = algorithm.original or algorithm
+    made, clones = _parts(base, added)
+    final = {i: place for place, i in enumerate(_places(len(made.algorithm.funcs), clones))}
+    known = len(made.places)  # a copy keeps its number
+    numbers = range(len(base.funcs) + len(added))
+    return tuple(final[made.places[i] if i < known else i] for i in numbers)
+
+
 def originals(algorithm: Algorithm) -> dict[int, int]:
     """Map each Func's position in the algorithm without copies to that in the one with copies."""
     base = algorithm.original or algorithm

@@ -35,12 +35,13 @@ from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES, Evaluat
 from tilewright.halide.schedulers.learned.moves import (
     Move,
     Reshape,
-    Scene,
     applied,
+    changed_func,
     level_moves,
     loop_moves,
     violations,
 )
+from tilewright.halide.schedulers.learned.scene import Scene
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import CpuMachine
 
@@ -121,7 +122,6 @@ class BeamSearch:
     structures: int = 0
     rows: int = 0
     seen: dict[Hashable, State] = field(default_factory=dict)
-    _scenes: dict[object, Scene] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Prepare the cost model of the machine."""
@@ -129,6 +129,7 @@ class BeamSearch:
         machine, constants = calibrated(self.task.machine, self.task.calibration)
         self.machine: CpuModel = model_of(machine, constants)
         self.evaluator = Evaluator(self.task.algorithm, self.machine)
+        self.scene = Scene(self.task.algorithm, self.machine.machine)
         self.rng = np.random.default_rng(self.seed)
         stages = sum(len(func.stages) for func in self.task.algorithm.funcs)
         most = self.effort.visits // max(stages, 1)
@@ -162,7 +163,7 @@ class BeamSearch:
             return
         moves = (*before.moves, move)
         self.costed(schedule, moves)
-        sizes = self._sizes(schedule, move.func)
+        sizes = self._sizes(schedule, changed_func(move))
         found = self.evaluator.features(schedule, sizes) if sizes else None
         if found is None:
             return
@@ -233,11 +234,7 @@ class BeamSearch:
     # --- moving ---------------------------------------------------------------------------
 
     def _scene(self, schedule: Schedule) -> Scene:
-        key = schedule.clones
-        if key not in self._scenes:
-            machine = self.machine.machine
-            self._scenes[key] = Scene(self.task.algorithm, machine, key)
-        return self._scenes[key]
+        return self.scene.of(schedule)
 
     def _successors(self, state: State) -> Iterator[tuple[Move, Schedule]]:
         """Yield legal moves drawn for a state, with the resulting schedules."""
@@ -336,8 +333,9 @@ def _without_sizes(entry: FuncSchedule) -> FuncSchedule:
 
 
 def levels_of(schedule: Schedule) -> Hashable:
-    """Return the compute and store levels of all Funcs, without the loops."""
-    return tuple(
+    """Return the added Funcs and the compute and store levels of all Funcs, without the loops."""
+    levels = tuple(
         (entry.func, entry.compute.kind, entry.compute.func, entry.store.kind, entry.store.func)
         for entry in schedule.funcs
     )
+    return schedule.clones, levels

@@ -25,13 +25,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
@@ -181,9 +183,10 @@ class MeasuredSearch:
         pool = [state for key, state in self.search.seen.items() if key not in self._closed]
         pool = sorted(pool, key=lambda state: state.score)[:POOL]
         states = [*(state for state, _ in self.measured), *pool]
+        algorithm = self.task.algorithm
         residuals = Residuals(
             scaled(np.concatenate([state.row for state in states])),
-            _numbered([state.schedule for state in states]),
+            _numbered([dict(_traits(state.schedule, algorithm)) for state in states]),
             np.array([math.log(state.seconds / state.prior) for state in states]),
         )
         targets = np.array(
@@ -216,10 +219,9 @@ def _kind(state: State) -> Hashable:
     return (type(state.moves[-1]), state.moves[-1].func) if state.moves else None
 
 
-def _numbered(schedules: Sequence[Schedule]) -> npt.NDArray[np.int64]:
-    """Return codes of traits, shape (N, T), without traits that all schedules share."""
-    found = [dict(_traits(schedule)) for schedule in schedules]
-    names = sorted({name for each in found for name in each})
+def _numbered(found: Sequence[Mapping[Hashable, Hashable]]) -> npt.NDArray[np.int64]:
+    """Return codes of the traits of N schedules, shape (N, T), without traits that all share."""
+    names = list(dict.fromkeys(name for each in found for name in each))
     numbers: dict[Hashable, int] = {}
     table = np.array(
         [[numbers.setdefault((n, each.get(n)), len(numbers)) for n in names] for each in found]
@@ -227,9 +229,18 @@ def _numbered(schedules: Sequence[Schedule]) -> npt.NDArray[np.int64]:
     return table[:, (table != table[0]).any(axis=0)]
 
 
-def _traits(schedule: Schedule) -> Iterator[tuple[tuple[int, str], Hashable]]:
-    """Yield (name, value) of the traits of a schedule: per Func, its levels and its loops."""
+def _traits(schedule: Schedule, algorithm: Algorithm) -> Iterator[tuple[Hashable, Hashable]]:
+    """Yield (name, value) of the traits of a schedule: per Func, its levels and its loops.
+
+    Funcs are given by name, because positions depend on the Funcs that a schedule adds.
+    """
+    names = [func.name for func in with_clones(algorithm, schedule.clones).funcs]
     for entry in schedule.funcs:
-        yield (entry.func, "place"), (entry.compute, entry.store, entry.memory)
+        name = names[entry.func]
+        at = tuple(
+            (level.kind, level.func >= 0 and names[level.func], level.stage, level.loop)
+            for level in (entry.compute, entry.store)
+        )
+        yield (name, "place"), (at, entry.memory)
         loops = [[(loop.name, loop.mapping) for loop in nest.loops] for nest in entry.stages]
-        yield (entry.func, "loops"), (str(loops), entry.storage_order)
+        yield (name, "loops"), (str(loops), entry.storage_order)

@@ -15,22 +15,21 @@ block, order, parallel loops |
 | `Steps` | vectorise or unroll part of the innermost loop over a reduction |
 | `Swap` | exchange a loop with the loop around it |
 | `Remap` | make a serial loop parallel, or a parallel loop serial |
+| `Factor` | split a reduction into partial results, in slices and in lanes (`partial_results`) |
+| `StageCopy` | copy what a Func reads at one of its loops (`staging`) |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.paths import Node, find_paths
-from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Func, walk
-from tilewright.halide.ir.clones import Added, with_clones
 from tilewright.halide.ir.loops import origin, part_of
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import (
@@ -45,20 +44,17 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.legality.check import Known, Violation, check
+from tilewright.halide.legality.check import Violation, check
 from tilewright.halide.legality.stages import is_associative
-from tilewright.halide.schedulers.learned.shapes import NestShape, stages_of
-from tilewright.machines import CpuMachine
+from tilewright.halide.schedulers.learned.partial_results import Factor, factor_moves, factored
+from tilewright.halide.schedulers.learned.scene import LEAST_LANES, Scene
+from tilewright.halide.schedulers.learned.shape_choices import member_shapes, root_shapes
+from tilewright.halide.schedulers.learned.shapes import NestShape, stages_in_loops, stages_of
+from tilewright.halide.schedulers.learned.staging import StageCopy, staged, staging_moves
 
-# Least lanes of a vector, and least extent of a dimension to vectorise.
-LEAST_LANES = 4
-# Candidates: rows of a block, iterations of `Steps`, factors of `Resize` on the present size.
-ROWS = (2, 4)
+# Candidates: iterations of `Steps`, factors of `Resize` on the present size.
 STEPS = (2, 4, 8, 16)
 RESIZES = (1 / 4, 1 / 2, 2, 4)
-# Initial sizes of a shape: tasks per core, and iterations per tile of the inner level.
-TASKS_PER_CORE = 8
-INNER_TILE = 32
 # Maximum nodes in the expressions of a reader after inlining: compile time is proportional to them.
 LARGEST_EXPRESSION = 1500
 
@@ -135,45 +131,9 @@ class Remap:
     mapping: Mapping
 
 
-Move: TypeAlias = Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """A pipeline and its machine; all schedules of a scene have the same `clones`.
-
-    `algorithm` is the pipeline without clones. `problems` caches the violations of single Funcs by
-    target, and `small` whether expressions stay small, by a Func and all inlined ones.
-    """
-
-    algorithm: Algorithm
-    machine: CpuMachine
-    clones: tuple[Added, ...] = ()
-    problems: dict[str, Known] = field(default_factory=dict, compare=False, repr=False)
-    small: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
-
-    @cached_property
-    def extended(self) -> Algorithm:
-        """The pipeline with the clones."""
-        return with_clones(self.algorithm, self.clones)
-
-    @cached_property
-    def extents(self) -> dict[str, tuple[float, ...]]:
-        """The extents of each Func at root, infinite where they are unknown."""
-        view = View(self.extended)
-        regions = Analysis(view, estimated_boxes(view), self.extended.symbols).regions
-        return {
-            name: tuple(float(np.max(part.extent)) for part in box) for name, box in regions.items()
-        }
-
-    def lanes(self, func: Func) -> tuple[int, ...]:
-        """Return the lanes that fill a register with the widest, narrowest and result types."""
-        kinds = {t.bytes for t in func.types}
-        kinds |= {node.type.bytes for s in func.stages for node in walk(*s.values)}
-        kinds.discard(0)
-        natural = {self.machine.lanes(8 * size) for size in (max(kinds), min(kinds))}
-        natural |= {self.machine.lanes(8 * max(t.bytes for t in func.types))}
-        return tuple(sorted((n for n in natural if n >= LEAST_LANES), reverse=True))
+Move: TypeAlias = (
+    Inline | ComputeRoot | ComputeAt | Reshape | Resize | Steps | Swap | Remap | Factor | StageCopy
+)
 
 
 # --- applying -----------------------------------------------------------------------------------
@@ -184,21 +144,29 @@ def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
 
     Raises `ScheduleError` if the move does not fit the schedule.
     """
+    scene = scene.of(schedule)
     entries = {entry.func: entry for entry in schedule.funcs}
     entry = entries.get(move.func)
     if entry is None:
         raise ScheduleError(
             f"the schedule has no entry for Func {move.func}, so it cannot change it"
         )
+    if isinstance(move, Factor):
+        return factored(schedule, move, scene)
+    if isinstance(move, StageCopy):
+        return staged(schedule, move, scene)
     func = scene.extended.funcs[move.func]
     if isinstance(move, Inline):
         changed = FuncSchedule(move.func, INLINE, INLINE)
     elif isinstance(move, ComputeRoot):
         changed = _at(entry, ROOT, ROOT, stages_of(func, move.shape))
     elif isinstance(move, ComputeAt):
-        changed = _at(entry, move.compute, move.store, stages_of(func, move.shape))
+        stages = stages_in_loops(func, move.shape, scene.extended)
+        changed = _at(entry, move.compute, move.store, stages)
     elif isinstance(move, Reshape):
-        changed = replace(entry, stages=stages_of(func, move.shape))
+        inside = entry.compute.kind == "at"
+        stages = stages_in_loops(func, move.shape, scene.extended) if inside else ()
+        changed = replace(entry, stages=stages or stages_of(func, move.shape))
     else:
         nests = [nest for _, nest in stage_schedules(scene.extended, entry)]
         nests[move.stage] = _changed(nests[move.stage], move)
@@ -284,15 +252,22 @@ def _reduces(loop: str) -> bool:
 
 def violations(schedule: Schedule, scene: Scene) -> list[Violation]:
     """Return why a state is illegal; empty if it is legal."""
+    scene = scene.of(schedule)
     return check(schedule, scene.algorithm, known=scene.problems.setdefault(schedule.target, {}))
 
 
 def possible_moves(schedule: Schedule, scene: Scene, func: int | None = None) -> Iterator[Move]:
     """Yield moves of `func`, or of all Funcs; some may be illegal."""
+    scene = scene.of(schedule)
     for entry in schedule.funcs:
         if func is None or entry.func == func:
             yield from level_moves(entry, schedule, scene)
             yield from loop_moves(entry, schedule, scene)
+
+
+def changed_func(move: Move) -> int:
+    """Return the position, after a move, of the Func whose sizes matter most for it."""
+    return move.func + 1 if isinstance(move, StageCopy) else move.func
 
 
 def _hosts(func: int, schedule: Schedule) -> bool:
@@ -412,6 +387,8 @@ def loop_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterato
             if loop.mapping in ("serial", "parallel") and not _reduces(loop.name):
                 other: Mapping = "serial" if loop.mapping == "parallel" else "parallel"
                 yield Remap(entry.func, stage.index, loop.name, other)
+    yield from factor_moves(entry, scene)
+    yield from staging_moves(entry, schedule, scene)
 
 
 def _extent(loop: str, extents: tuple[float, ...]) -> float:
@@ -432,67 +409,3 @@ def _steps(i: int, func: Func, stage: int, nest: StageSchedule) -> Iterator[Move
         yield Steps(i, stage, count, "unrolled")
         if vector and count >= LEAST_LANES:
             yield Steps(i, stage, count, "vectorized")
-
-
-# --- shapes worth trying ------------------------------------------------------------------------
-
-
-def _blocks(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield shapes without tiles, the usual one first: vectors along the first dimension."""
-    extents = scene.extents.get(func.name, ())
-    dims = tuple(range(len(func.args)))
-    along = [d for d in dims if LEAST_LANES <= extents[d] < np.inf] if extents else []
-    for vector in along[:2]:
-        order = (vector, *(d for d in dims if d != vector))
-        found = [NestShape((), order, vector, lanes) for lanes in scene.lanes(func)]
-        found = [s for s in found if s.lanes <= extents[vector]] or [
-            NestShape((), order, vector, 1 << int(np.log2(extents[vector])))
-        ]
-        rows = [d for d in along if d != vector][:1]
-        yield from found
-        yield replace(found[-1], vectors=2)
-        for row in rows:
-            for count in ROWS:
-                yield replace(found[-1], row=row, rows=count)
-            yield replace(found[-1], row=row, rows=2, vectors=2)
-    yield NestShape((), dims)
-
-
-def member_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield shapes for a Func that is computed at a loop of a reader."""
-    yield from _blocks(func, scene)
-
-
-def root_shapes(func: Func, scene: Scene) -> Iterator[NestShape]:
-    """Yield shapes for a Func at root: untiled with parallel rows, tiles, nested tiles."""
-    extents = scene.extents.get(func.name, ())
-    tasks = TASKS_PER_CORE * scene.machine.cores
-    for block in _blocks(func, scene):
-        ordered = [d for d in block.order if LEAST_LANES <= extents[d] < np.inf]
-        yield replace(block, parallel=1)
-        if not ordered:
-            continue
-        last = ordered[-1]
-        strip = max(_width(block, last), int(extents[last]) // tasks)
-        task = tuple(strip if d == last else 0 for d in range(len(extents)))
-        if strip < extents[last]:
-            yield replace(block, tiles=(task,), parallel=1)
-        if len(ordered) < 2:
-            continue
-        first = ordered[0]
-        wide = INNER_TILE * _width(block, first)
-        tile = tuple(
-            INNER_TILE if d == last else wide if d == first and wide < extents[d] else 0
-            for d in range(len(extents))
-        )
-        if extents[last] > INNER_TILE:
-            yield replace(block, tiles=(tile,), parallel=2 if tile[first] else 1)
-            rows = tuple(_width(block, d) if d == last else size for d, size in enumerate(tile))
-            if strip > rows[last]:
-                yield replace(block, tiles=(task, rows), parallel=1)
-
-
-def _width(block: NestShape, d: int) -> int:
-    if d == block.vector:
-        return block.lanes * block.vectors
-    return block.rows if d == block.row else 1

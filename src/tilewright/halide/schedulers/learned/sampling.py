@@ -13,12 +13,12 @@ from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import Schedule, ScheduleError
 from tilewright.halide.schedulers.learned.moves import (
     Move,
-    Scene,
     applied,
     level_moves,
     loop_moves,
     violations,
 )
+from tilewright.halide.schedulers.learned.scene import Scene
 from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import Task
@@ -54,6 +54,7 @@ def random_move(
     schedule: Schedule, scene: Scene, rng: np.random.Generator
 ) -> tuple[Move, Schedule] | None:
     """Return a random legal move of a random Func and its result; None if none is found."""
+    scene = scene.of(schedule)
     for _ in range(PATIENCE):
         entry = schedule.funcs[int(rng.integers(len(schedule.funcs)))]
         kind = level_moves if rng.random() < 0.5 else loop_moves

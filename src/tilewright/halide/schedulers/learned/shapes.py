@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilewright.halide.ir.algorithm import Func, Stage
+from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.loops import dimension_of, origin, part_of, stage_suffix
-from tilewright.halide.ir.nest import original_loops
+from tilewright.halide.ir.nest import guarded, original_loops
 from tilewright.halide.ir.schedule import Fuse, ScheduledLoop, Split, StageSchedule, Tail
 
 
@@ -51,6 +51,22 @@ class NestShape:
 def stages_of(func: Func, shape: NestShape) -> tuple[StageSchedule, ...]:
     """Return the loop nests of all stages of a Func, given its shape."""
     return tuple(_stage(func, stage, shape) for stage in func.stages)
+
+
+def stages_in_loops(
+    func: Func, shape: NestShape, algorithm: Algorithm
+) -> tuple[StageSchedule, ...]:
+    """Return the loop nests of a Func that is computed at a loop of a reader.
+
+    If it reads an input, or is a copy of what may be one, its splits are guarded. With a boundary
+    condition, the part that a tile at a border reads may be smaller than a vector; shifted inwards,
+    the vector would begin before the input.
+    """
+    stages = stages_of(func, shape)
+    reads_input = any(call.kind == "image" for stage in func.stages for call in stage.calls)
+    if reads_input or any(copy.wrapper and copy.name == func.name for copy in algorithm.copies):
+        return tuple(map(guarded, stages))
+    return stages
 
 
 def _stage(func: Func, stage: Stage, shape: NestShape) -> StageSchedule:

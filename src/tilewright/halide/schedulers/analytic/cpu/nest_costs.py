@@ -19,6 +19,7 @@ For a nest that the search has produced, the time differs from the search's in t
 - stages of an output run one after another
 - a reducing stage is costed block by block if its tile does not fit in a cache
 - vectors along a reduction are costed as scalar code
+- members that do not fit in a cache are read again in the loops inside a tile
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ class _Member:
     It is computed `runs` times, each time for a region `box`. The surrounding loop, over tiles or
     further out, has `times` iterations, each of which requires the region `within`. If it is stored
     outside the loop at which it is computed, `slid` are computed over required points, else 0.
-    `blockwise`: that loop is the innermost one.
+    `blockwise`: that loop is the innermost one. `level` is the position of the loop of the stage at
+    root in which it is computed.
     """
 
     name: str
@@ -118,6 +120,7 @@ class _Member:
     times: float
     slid: float
     blockwise: bool
+    level: int
 
     @property
     def slides(self) -> bool:
@@ -289,15 +292,14 @@ class _NestCosts:
             runs *= _count(loop.extent)
             path = (*path, (host.key, name))
             body = host.bodies.get(at)
-            around = min(at if level is None else level, stage.depth - 1)
+            top = at if level is None else level
             for production in body.productions if body is not None else ():
-                member = self._member(stage, production, path, runs, around, at >= innermost)
+                member = self._member(stage, production, path, runs, top, at >= innermost)
                 if member is None:
                     continue
                 yield member
                 # A sliding Func and the Funcs in its loops run less often than the loops.
                 share = min(1.0, member.slid / max(1.0, member.raw)) if member.slides else 1.0
-                top = at if level is None else level
                 for inner in production.stages:
                     yield from self._members(stage, inner, path, runs * share, top)
 
@@ -307,11 +309,12 @@ class _NestCosts:
         production: Production,
         path: Path,
         runs: float,
-        around: int,
+        level: int,
         blockwise: bool,
     ) -> _Member | None:
         i = production.func
         name = self.structure.names[i]
+        around = min(level, stage.depth - 1)
         loops = [self.loops[path[:at], *path[at]] for at in range(len(path))]
         needed = loops[-1].context.boxes.get((i, 0))
         within = stage.touched(around).get(name)
@@ -329,7 +332,8 @@ class _NestCosts:
                 return None if found is None else _finite_box(found, within)
 
             slid = repeats(func, entry.store, loops, within, around + 1, touched)
-        return _Member(name, len(production.stages), runs, box, within, times, slid, blockwise)
+        count = len(production.stages)
+        return _Member(name, count, runs, box, within, times, slid, blockwise, level)
 
     # --- traffic and overheads --------------------------------------------------------------
 
@@ -356,11 +360,16 @@ class _NestCosts:
         return sum(self._bytes(m.name, m.box) for m in members if not m.in_registers)
 
     def _sweeps(self, stage: _Stage, members: Sequence[_Member]) -> Iterator[Sweep]:
-        """Yield the sweeps over other Funcs and inputs, one per loop, shortest first."""
-        inside = {stage.name, *(member.name for member in members)}
+        """Yield the sweeps over other Funcs and inputs, one per loop, shortest first.
+
+        Members count as others in the loops inside the one at which they are computed.
+        """
         tile, held = stage.depth - 1, self._held(members)
         for at in range(self._deepest(stage, members), -2, -1):
             boxes = stage.touched(at)
+            # Loops inside the one at which a member is computed read it again and again.
+            inside = {m.name for m in members if m.in_registers or at <= m.level}
+            inside.add(stage.name)
             outside = {name: box for name, box in boxes.items() if name not in inside}
             times = np.full(1, math.prod(stage.counts[: at + 1]))
             kept = held + self._bytes(stage.name, boxes[stage.name]) if at == tile else 0.0

@@ -1,4 +1,4 @@
-"""Reads the roles of a stage's loops: over tiles, and in registers."""
+"""What the cost model reads from a stage's loops: its tiles, and its block in registers."""
 
 from __future__ import annotations
 
