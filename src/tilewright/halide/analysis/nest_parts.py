@@ -100,3 +100,21 @@ class Allocation:
     slides: bool
     loose: bool = False
     context: Context = field(default_factory=Context, repr=False)
+
+
+def definition_env(nest: StageNest, box: Box, rvars: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Return the range of every variable of a stage's definition that computes `box`."""
+    env = dict(zip(nest.func.args, box, strict=True))
+    env.update(rvars)
+    return env
+
+
+def bounded(nest: StageNest, box: Box) -> Box:
+    """Return the box with the user's promised bounds substituted."""
+    spans = nest.func.bounds
+    if not spans:
+        return box
+    return tuple(
+        Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part
+        for arg, part in zip(nest.func.args, box, strict=True)
+    )

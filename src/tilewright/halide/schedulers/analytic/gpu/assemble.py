@@ -151,6 +151,9 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append("reduced in parallel with atomic additions")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
+    if plan.sliding:
+        named = ", ".join(plan.sliding)
+        notes.append(f"slide along z, {plan.planes} planes per step: {named}")
     waived = ["", "threads are not a multiple of the warp size", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
