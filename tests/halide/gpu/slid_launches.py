@@ -1,7 +1,7 @@
 """Run in a process of its own: what schedules that slide launch, against what the model says.
 
 Prints a JSON list of ``[seed, [kernel, nest, launched], sliding members]``, where the three are
-``[blocks, threads, shared bytes]`` as the search and `ScheduledNest` predict and as Halide launches.
+``[blocks, threads, shared bytes]``: as the search predicts, as `ScheduledNest` does, as launched.
 """
 
 import json

@@ -86,6 +86,7 @@ class Allocation:
         slides: Whether the size depends on a sliding window: the Func is stored outside a serial
             loop and computed inside it, or such a Func reads it, or it is stored in the loops of
             such a Func. Halide computes only new values per iteration and may fold the storage.
+            Funcs that only `ScheduledNest.windows` read do not count.
         loose: Whether Halide may allocate more than is touched. This happens if the extent of a
             loop that touches the Func differs between iterations, because Halide treats the ends of
             an interval as independent. `ScheduledNest.at_most` is the upper bound.

@@ -133,7 +133,7 @@ class Touched:
     def _production(self, production: Production, boxes: Boxes) -> None:
         outside = self._slid
         entry = self.nest.structure.entries[production.func]
-        self._slid = outside or _slides(entry)
+        self._slid = outside or (_slides(entry) and production.func not in self.nest.windows)
         self._stages_of(production, boxes)
         self._slid = outside
 

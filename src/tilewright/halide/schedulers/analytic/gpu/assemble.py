@@ -153,7 +153,7 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append("inside threads: " + ", ".join(plan.nested))
     if plan.sliding:
         named = ", ".join(plan.sliding)
-        notes.append(f"slide along z, {plan.planes} planes per step: {named}")
+        notes.append(f"sliding along z, {_planes(plan.planes)} per step: {named}")
     waived = ["", "threads are not a multiple of the warp size", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
@@ -173,3 +173,7 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         cost=plan.cost,
         notes=tuple(notes),
     )
+
+
+def _planes(count: int) -> str:
+    return f"{count} plane" + ("s" if count > 1 else "")
