@@ -110,7 +110,7 @@ def main(seeds):
         rows = [
             [list(report.blocks), list(report.threads), report.shared_bytes],
             [list(numbers(launch.grid)), list(numbers(launch.block)), number(launch.shared_bytes)],
-            [list(ran["blocks"]), list(ran["threads"]), ran["shared"]],
+            [ran["blocks"], ran["threads"], ran["shared"]],
         ]
         results.append([seed, rows, sliding])
     print(json.dumps(results))

@@ -72,6 +72,7 @@ class Walk:
         for extent in extents:
             size = size * extent
         within = any(_slides(structure.entries[stage[0]]) for stage, _ in path)
+        within |= any(window.loop in path for window in self.nest.windows.values())
         slides = within or _slides(entry) or name in seen.sliding
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
 

@@ -33,6 +33,8 @@ from tilewright.halide.analysis.bounds import Access, Bound, Box, Interval, Line
 from tilewright.halide.analysis.loop_ranges import Change, SizedSplit
 from tilewright.halide.analysis.nest_structure import StageKey, StageNest
 from tilewright.halide.ir.algorithm import Variable, walk
+from tilewright.halide.ir.nest import GUARDED
+from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
 
 if TYPE_CHECKING:
     from tilewright.halide.analysis.scheduled_nest import ScheduledNest
@@ -186,21 +188,36 @@ def windows_of(nest: ScheduledNest) -> dict[int, Window]:
     together: dict[tuple[StageKey, str], list[int]] = {}
     for i, entry in structure.entries.items():
         store, compute = entry.store, entry.compute
-        if not (store.kind == compute.kind == "at" and store != compute):
-            continue
-        if store.func == compute.func and not (entry.bounds or entry.storage or entry.run_async):
-            host = structure.stages.get((compute.func, 0))
-            if host is not None and _walks(host, store.loop, compute.loop):
-                together.setdefault((host.key, compute.loop), []).append(i)
+        if store.kind == compute.kind == "at" and store.loop != compute.loop:
+            together.setdefault(((compute.func, 0), compute.loop), []).append(i)
     found: dict[int, Window] = {}
     for loop, funcs in together.items():
-        found |= _windows(nest, loop, funcs)
+        entries = [structure.entries[i] for i in funcs]
+        host = structure.stages.get(loop[0])
+        if host is None or not all(map(_plain, entries)):
+            continue
+        if all(
+            e.store.func == host.key[0] and _walks(host, e.store.loop, loop[1]) for e in entries
+        ):
+            found |= _windows(nest, loop, funcs)
     return found
+
+
+def _plain(entry: FuncSchedule) -> bool:
+    """Return whether a Func computes no more than what is required, in loops of its own."""
+    special = (entry.bounds, entry.storage, entry.hoist, entry.run_async, entry.ring_buffer)
+    return not any(special) and all(
+        nest.compute_with is None and all(map(_guarded, nest.splits)) for nest in entry.stages
+    )
+
+
+def _guarded(change: Split | Fuse) -> bool:
+    return isinstance(change, Split) and change.tail in GUARDED
 
 
 def _walks(host: StageNest, store: str, compute: str) -> bool:
     """Return whether `compute` is a serial loop directly inside the block loop `store`."""
-    if len(host.func.stages) != 1:
+    if not host.func.pure:
         return False
     loops = dict(host.loops)
     order = [name for name, _ in host.loops]
@@ -232,11 +249,11 @@ def _windows(
                 return reads_along(access, variable)
         return None
 
-    single = [i for i in sorted(funcs, reverse=True) if len(structure.stages[i, 0].func.stages) < 2]
-    reach = reaches(
-        (names[i] for i in single), (host.func.name, int(canonical[1:])), readers, reads
-    )
-    if len(reach) < len(funcs) or not exact(reach, step):
+    pure = [i for i in sorted(funcs, reverse=True) if structure.stages[i, 0].func.pure]
+    walked_dimension = host.func.name, int(canonical[1:])
+    reach = reaches((names[i] for i in pure), walked_dimension, readers, reads)
+    folds = all(bool(np.all(step + part.held <= MOST_FOLDED)) for part in reach.values())
+    if len(reach) < len(funcs) or not folds or not exact(reach, step):
         return {}
     start = starting_iterations(reach.values(), step)
     return {
@@ -257,6 +274,12 @@ def _walked(changes: tuple[Change, ...], loop: str) -> tuple[str, Bound, Bound] 
     )
     if inner is None or outer is None or outer.split.tail != "shift_inwards":
         return None
+    inside = {inner.split.inner}
+    for change in splits:
+        if change.split.old in inside:
+            if change.split.tail not in GUARDED:
+                return None
+            inside |= {change.split.outer, change.split.inner}
     tile, step = outer.factor, inner.factor
     whole = np.all(np.mod(tile, step) == 0.0) and np.all(np.asarray(tile) >= 2.0 * np.asarray(step))
     return (outer.split.old, tile, step) if whole else None

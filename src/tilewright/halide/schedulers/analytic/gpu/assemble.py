@@ -153,7 +153,7 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append("inside threads: " + ", ".join(plan.nested))
     if plan.sliding:
         named = ", ".join(plan.sliding)
-        notes.append(f"sliding along z, {_planes(plan.planes)} per step: {named}")
+        notes.append(f"members slide along z in steps of {_planes(plan.planes)}: {named}")
     waived = ["", "threads are not a multiple of the warp size", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])

@@ -231,8 +231,7 @@ class FusedKernel:
         offsets along z, and their own z is distributed over threads like that of the output.
         """
         threads = self.roles.threads
-        single = len(self.func.stages) == 1 and not self.atomic
-        if not single or len(threads) < SEARCH.thread_dimensions:
+        if not self.func.pure or self.atomic or len(threads) < SEARCH.thread_dimensions:
             return {}
         loop = self.loops[threads[-1]].loop.name
         if loop not in self.func.args:
@@ -255,7 +254,7 @@ class FusedKernel:
             name
             for name in reversed(self.members)
             if name in self.exact_members
-            and len(self.analysis.view.stages(name)) == 1
+            and self.analysis.view.by_name[name].pure
             and len(self.member_threads[name]) == SEARCH.thread_dimensions
         ]
         found = reaches(able, (self.output, self.func.args.index(loop)), readers, reads)

@@ -286,7 +286,7 @@ def stage_work(
     """Return the work of a stage in one block, over all `runs` of the stage."""
     plain = sum(item.plain * executions(item.loops, inner) for item in found.work)
     special = sum(item.special * executions(item.loops, inner) for item in found.work)
-    plain += _addresses(found.accesses, inner, storage)
+    plain += addresses(found.accesses, inner, storage)
     serial = [loop.extent for loop in inner if not loop.unrolled]
     iterations = sum(math.prod(serial[: i + 1]) for i in range(len(serial)))
     stored = frozenset[str]().union(*(a.moved for a in found.accesses if a.store))
@@ -321,7 +321,7 @@ def stage_work(
     )
 
 
-def _addresses(
+def addresses(
     accesses: Iterable[MemoryAccess], inner: tuple[InnerLoop, ...], storage: Storage
 ) -> float:
     """Return the instructions that compute addresses in one run.
