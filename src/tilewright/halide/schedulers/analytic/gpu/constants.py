@@ -361,7 +361,7 @@ class GpuSearch(UnknownSizes):
     merged_sliding_gain: float = constant(
         1.05,
         RATIO,
-        "measured: smoothing of 27 points with a gradient is predicted to gain 2% and loses 17%; "
+        "measured: smoothing of 27 points with a gradient is predicted to gain 2% and loses 11%; "
         "three steps of 7 points are predicted to gain 41% and gain 47%",
     )
     least_walked: int = constant(8, "planes", "chosen: that a block walks; fewer fit a tile")
