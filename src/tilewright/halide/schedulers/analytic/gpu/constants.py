@@ -362,7 +362,7 @@ class GpuSearch(UnknownSizes):
         1.05,
         RATIO,
         "measured: smoothing of 27 points with a gradient is predicted to gain 2% and loses 11%; "
-        "three steps of 7 points are predicted to gain 41% and gain 47%",
+        "three steps of 7 points are predicted to gain 41% and gain 42%",
     )
     least_walked: int = constant(8, "planes", "chosen: that a block walks; fewer fit a tile")
     most_walked: int = constant(64, "planes", "chosen: more leave few blocks")
