@@ -86,6 +86,7 @@ class Allocation:
         slides: Whether the size depends on a sliding window: the Func is stored outside a serial
             loop and computed inside it, or such a Func reads it, or it is stored in the loops of
             such a Func. Halide computes only new values per iteration and may fold the storage.
+            Funcs that only `ScheduledNest.windows` read do not count.
         loose: Whether Halide may allocate more than is touched. This happens if the extent of a
             loop that touches the Func differs between iterations, because Halide treats the ends of
             an interval as independent. `ScheduledNest.at_most` is the upper bound.
@@ -100,3 +101,21 @@ class Allocation:
     slides: bool
     loose: bool = False
     context: Context = field(default_factory=Context, repr=False)
+
+
+def definition_env(nest: StageNest, box: Box, rvars: Mapping[str, Interval]) -> dict[str, Interval]:
+    """Return the range of every variable of a stage's definition that computes `box`."""
+    env = dict(zip(nest.func.args, box, strict=True))
+    env.update(rvars)
+    return env
+
+
+def bounded(nest: StageNest, box: Box) -> Box:
+    """Return the box with the user's promised bounds substituted."""
+    spans = nest.func.bounds
+    if not spans:
+        return box
+    return tuple(
+        Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part
+        for arg, part in zip(nest.func.args, box, strict=True)
+    )

@@ -23,6 +23,7 @@ from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.loop_ranges import Ranges, floor, larger
 from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
+from tilewright.halide.analysis.windows import Window, folded_extents
 from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
 
 if TYPE_CHECKING:
@@ -64,12 +65,21 @@ class Walk:
         structure = self.nest.structure
         entry = structure.entries[i]
         box, extents = storage(self.nest, i, seen.found[name])
+        if i in self.nest.windows:
+            order = entry.storage_order or tuple(range(len(box)))
+            extents = folded_extents(extents, order, self.nest.windows[i])
         size: Bound = float(self.nest.analysis.view.algorithm.funcs[i].bytes)
         for extent in extents:
             size = size * extent
         within = any(_slides(structure.entries[stage[0]]) for stage, _ in path)
+        within |= any(window.loop in path for window in self.nest.windows.values())
         slides = within or _slides(entry) or name in seen.sliding
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
+
+    def _sliding(self, stage: StageNest, loop: str) -> dict[int, Window]:
+        """Return the Funcs that slide along a loop."""
+        windows = self.nest.windows
+        return {i: window for i, window in windows.items() if window.loop == (stage.key, loop)}
 
     def produce(
         self, production: Production, boxes: Boxes, path: tuple[tuple[StageKey, str], ...]
@@ -88,7 +98,7 @@ class Walk:
                 body = stage.bodies.get(at)
                 if body is not None and (body.productions or body.stored):
                     inside = {**boxes, stage.key: self.nest.produced(stage, ranges, fixed)}
-                    inside = self.nest.define(body, inside, stage.key)
+                    inside = self.nest.define(body, inside, stage.key, self._sliding(stage, name))
                 here = Context(inside, body, stage, at, ranges, fixed)
                 self.loops.append(LoopSize(stage.key, name, mapping, low, extent, outer, here))
                 outer = (*outer, (stage.key, name))
@@ -124,7 +134,7 @@ class Touched:
     def _production(self, production: Production, boxes: Boxes) -> None:
         outside = self._slid
         entry = self.nest.structure.entries[production.func]
-        self._slid = outside or _slides(entry)
+        self._slid = outside or (_slides(entry) and production.func not in self.nest.windows)
         self._stages_of(production, boxes)
         self._slid = outside
 

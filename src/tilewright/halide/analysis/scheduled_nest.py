@@ -51,6 +51,8 @@ from tilewright.halide.analysis.nest_parts import (
     Corner,
     LoopSize,
     Required,
+    bounded,
+    definition_env,
 )
 from tilewright.halide.analysis.nest_structure import (
     Body,
@@ -63,6 +65,7 @@ from tilewright.halide.analysis.nest_structure import (
 from tilewright.halide.analysis.nest_walk import Touched, Walk, storage
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.windows import Window, windows_of
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
@@ -219,13 +222,26 @@ class ScheduledNest:
             self._whole = self.define(self.structure.root, {}, None)
         return self._whole
 
-    def define(self, body: Body, boxes: Boxes, producing: StageKey | None) -> Boxes:
+    @cached_property
+    def windows(self) -> dict[int, Window]:
+        """The sliding windows whose sizes are exact, by the position of the Func."""
+        return windows_of(self)
+
+    def define(
+        self,
+        body: Body,
+        boxes: Boxes,
+        producing: StageKey | None,
+        sliding: Mapping[int, Window] | None = None,
+    ) -> Boxes:
         """Return the required boxes inside a body, from those around it.
 
         Args:
             body: The body.
             boxes: The required boxes in the loop around the body.
             producing: The stage that has this loop; None for the whole pipeline.
+            sliding: The Funcs that slide along this loop. If given, their boxes are what one
+                iteration computes, not what it requires.
         """
         found = dict(boxes)
         reads: dict[StageKey, dict[str, Box]] = {}
@@ -255,7 +271,9 @@ class ScheduledNest:
                 shared = found[last].box
                 pure = self._pure[key[0]]
                 box = tuple(shared[d] if pure[d] else box[d] for d in range(len(box)))
-            box = self.widened(key[0], _bounded(nest, box))
+            box = self.widened(key[0], bounded(nest, box))
+            if sliding and key[0] in sliding:
+                box = sliding[key[0]].computed(box)
             found[key] = Required(box, self._reductions[key])
         return found
 
@@ -298,7 +316,7 @@ class ScheduledNest:
         nest = self.structure.stages[key]
         if nest.func.extern is not None:
             return self._extern_reads(nest, required.box)
-        env = _env(nest, required.box, required.rvars)
+        env = definition_env(nest, required.box, required.rvars)
         return self.reads(key, env)
 
     def reads(
@@ -442,23 +460,6 @@ def named(nest: StageNest, loops: frozenset[str]) -> frozenset[str]:
 def _own(factors: Factors, nest: StageNest) -> dict[int, Bound]:
     key = (nest.entry, nest.key[1])
     return {place: factor for (e, s, place), factor in factors.items() if (e, s) == key}
-
-
-def _env(nest: StageNest, box: Box, rvars: Mapping[str, Interval]) -> dict[str, Interval]:
-    env = dict(zip(nest.func.args, box, strict=True))
-    env.update(rvars)
-    return env
-
-
-def _bounded(nest: StageNest, box: Box) -> Box:
-    """Return the box with the user's promised bounds substituted."""
-    spans = nest.func.bounds
-    if not spans:
-        return box
-    return tuple(
-        Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part
-        for arg, part in zip(nest.func.args, box, strict=True)
-    )
 
 
 def nest_analysis(

@@ -8,7 +8,7 @@ begins one coordinate after the end.
 Halide may then fold the storage to a power of two that holds what one iteration touches
 (``StorageFolding.cpp``), if it can bound this for every size of the output. For a small output, it
 folds to the complete window even if the window is cut off at the end of the output. The extents
-computed here are therefore upper bounds.
+computed here are therefore upper bounds, except for the windows of `windows.py`, which are exact.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
@@ -26,13 +26,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
-from tilewright.halide.analysis.loop_ranges import larger, smaller, where
+from tilewright.halide.analysis.loop_ranges import larger, where
 from tilewright.halide.analysis.nest_parts import Allocation
 from tilewright.halide.analysis.nest_walk import storage
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
-
-# The largest extent that Halide folds to, in elements (``AttemptStorageFoldingOfFunction``).
-MOST_FOLDED = 1024.0
+from tilewright.halide.analysis.windows import MOST_FOLDED, power_of_two
 
 
 def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> tuple[Bound, ...]:
@@ -43,6 +41,8 @@ def at_most(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -
         item: An allocation of `nest`.
         larger_nest: The same nest for outputs large enough that no window is cut off.
     """
+    if item.func in nest.windows:
+        return item.extents
     entry = nest.structure.entries[item.func]
     slides = entry.store != entry.compute
     # Otherwise, a Func that slides reads this one or has it in its loops.
@@ -66,7 +66,7 @@ def _slid(nest: ScheduledNest, item: Allocation, larger_nest: ScheduledNest) -> 
             for d, part in enumerate(window):
                 size = part.extent
                 folds = (size < whole.box[d].extent) & (size <= MOST_FOLDED)
-                found[d] = larger(found[d], where(folds, _power_of_two(size), 0.0))
+                found[d] = larger(found[d], where(folds, power_of_two(size), 0.0))
     box = tuple(
         Interval(part.lo, part.lo + extent - 1.0)
         for part, extent in zip(item.box, found, strict=True)
@@ -100,12 +100,6 @@ def _windows(nest: ScheduledNest, item: Allocation) -> Iterator[Box]:
             touched = nest.touched_in(loop).get(name)
             if touched is not None:
                 yield touched
-
-
-def _power_of_two(size: Bound) -> Bound:
-    """Return the smallest power of two that is at least `size` (at most `MOST_FOLDED`)."""
-    array = np.exp2(np.ceil(np.log2(np.maximum(np.asarray(smaller(size, MOST_FOLDED)), 1.0))))
-    return float(array) if array.ndim == 0 else array
 
 
 def elements(extents: Sequence[Bound]) -> Bound:

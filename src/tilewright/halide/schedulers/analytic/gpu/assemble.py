@@ -151,6 +151,9 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append("reduced in parallel with atomic additions")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
+    if plan.sliding:
+        named = ", ".join(plan.sliding)
+        notes.append(f"members slide along z in steps of {_planes(plan.planes)}: {named}")
     waived = ["", "threads are not a multiple of the warp size", "low occupancy", "too few blocks"]
     if plan.relaxed:
         notes.append(waived[plan.relaxed])
@@ -170,3 +173,7 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         cost=plan.cost,
         notes=tuple(notes),
     )
+
+
+def _planes(count: int) -> str:
+    return f"{count} plane" + ("s" if count > 1 else "")

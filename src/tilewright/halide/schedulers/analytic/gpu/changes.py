@@ -66,10 +66,10 @@ def neighbour(each: TimedGroup, at: int) -> Options | None:
     if dimension >= len(points) or (half and points[dimension] == 1):
         return None
     points[dimension] = points[dimension] // 2 if half else points[dimension] * 2
-    return replace(each.options, points=tuple(points)) if _within(points) else None
+    return replace(each.options, points=tuple(points)) if within(points) else None
 
 
-def _within(points: Points | list[int]) -> bool:
+def within(points: Points | list[int]) -> bool:
     """Return whether a thread may compute as many points."""
     limits = zip(points, SEARCH.most_points, strict=False)
     return (
@@ -137,7 +137,7 @@ def reshaped(each: TimedGroup, slowest: int, tile: Factors, points: Factors) -> 
         most = kernel.kernel.extents[i]
         if extents[i] > most or extents[i] % shape[d] or shape[d] != int(shape[d]):
             return None
-    if not _within([int(n) for n in shape]):
+    if not within([int(n) for n in shape]):
         return None
     scaled = replace(kernel, tile=tuple(int(extent) for extent in extents))
     tiles = tuple(_place(scaled if k is kernel else k) for k in each.plan.kernels if k.tile)

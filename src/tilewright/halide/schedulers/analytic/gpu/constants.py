@@ -355,6 +355,19 @@ class GpuSearch(UnknownSizes):
         120, "stages", "chosen: what scaling tiles may take beyond `most_timed`"
     )
 
+    sliding_effort: int = constant(
+        240, "stages", "chosen: what trying kernels that slide may take, where any can"
+    )
+    merged_sliding_gain: float = constant(
+        1.05,
+        RATIO,
+        "measured: smoothing of 27 points with a gradient is predicted to gain 2% and loses 11%; "
+        "three steps of 7 points are predicted to gain 41% and gain 42%",
+    )
+    least_walked: int = constant(8, "planes", "chosen: that a block walks; fewer fit a tile")
+    most_walked: int = constant(64, "planes", "chosen: more leave few blocks")
+    most_planes: int = constant(4, "planes", "chosen: per iteration; a thread computes all of them")
+
     # --- what may be fused --------------------------------------------------------------------
     largest_period: int = constant(
         4, "elements", "chosen: coordinates modulo more stay in a period or not, tile by tile"

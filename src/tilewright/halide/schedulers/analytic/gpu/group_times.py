@@ -26,6 +26,7 @@ from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registe
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import KnownTimes, times_of
 from tilewright.halide.schedulers.analytic.gpu.nest_work import HostWork, KernelWork, nest_work
 from tilewright.halide.schedulers.analytic.gpu.plan import GroupPlan, Options
+from tilewright.halide.schedulers.analytic.gpu.sliding import sliding_plan
 from tilewright.halide.schedulers.analytic.gpu.staging import computed_in, not_inlined
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import (
@@ -106,7 +107,9 @@ class GroupTimes:
         key = (group, options)
         known = self._plans.get(key)
         if known is None:
-            if options.steps == 1:
+            if options.planes:
+                known = sliding_plan(self.search, group, options)
+            elif options.steps == 1:
                 known = self.search.final_plan(group, options)
             else:
                 plain = self._plan(group, replace(options, steps=1))
@@ -174,6 +177,7 @@ def _key(plan: GroupPlan) -> Hashable:
             kernel.tile,
             kernel.registers,
             kernel.steps,
+            kernel.planes,
             tuple(kernel.nested.items()),
         )
         for kernel in plan.kernels

@@ -145,7 +145,7 @@ class GroupingSearch:
         func = self.view.by_name[group.output]
         if func.fixed or func.scheduled or group.output not in self.analysis.regions:
             return GroupPlan((), 0.0)
-        why_not = self._unfusable(group)
+        why_not = self.unfusable(group)
         if why_not:
             return GroupPlan((), np.inf, why_not)
         plans = []
@@ -165,7 +165,7 @@ class GroupingSearch:
             return GroupPlan((), np.inf, "too little parallelism together")
         return GroupPlan(tuple(plans), sum(plan.cost for plan in plans))
 
-    def _unfusable(self, group: Group) -> str:
+    def unfusable(self, group: Group) -> str:
         """Return why members cannot be computed in the blocks of the output; empty if they can."""
         stages = sum(len(self.view.stages(name)) for name in group.members[:-1])
         if self.machine.api == "opencl" and stages > SEARCH.most_opencl_stages:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
 from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
+from tilewright.halide.analysis.windows import Reach, Reads, reaches, reads_along
 from tilewright.halide.ir.algorithm import Loop, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup, load_groups
@@ -221,6 +222,43 @@ class FusedKernel:
                 grows = (int(np.argmax([size[0] for size in sizes])),)
             result[name] = grows[: SEARCH.thread_dimensions]
         return result
+
+    @cached_property
+    def sliding(self) -> dict[str, Reach]:
+        """The members that can slide along z; empty unless blocks have three dimensions.
+
+        They are pure and exact, their only reader is in the kernel and reads them at constant
+        offsets along z, and their own z is distributed over threads like that of the output.
+        """
+        threads = self.roles.threads
+        if not self.func.pure or self.atomic or len(threads) < SEARCH.thread_dimensions:
+            return {}
+        loop = self.loops[threads[-1]].loop.name
+        if loop not in self.func.args:
+            return {}
+
+        def readers(name: str) -> list[str]:
+            producers = self.analysis.view.producers
+            return [r for r in (*self.members, self.output) if name in producers[r]]
+
+        def reads(reader: str, name: str, dimension: int) -> Reads | None:
+            variable = self.analysis.view.by_name[reader].args[dimension]
+            for access in self.analysis.summaries(reader)[0].accesses:
+                if access.callee == name:
+                    found = reads_along(access, variable)
+                    place = self.member_threads[name][-1:]
+                    return found if found is not None and place == (found.dimension,) else None
+            return None
+
+        able = [
+            name
+            for name in reversed(self.members)
+            if name in self.exact_members
+            and self.analysis.view.by_name[name].pure
+            and len(self.member_threads[name]) == SEARCH.thread_dimensions
+        ]
+        found = reaches(able, (self.output, self.func.args.index(loop)), readers, reads)
+        return found if any(reach.extra for reach in found.values()) else {}
 
     # --- stores ---------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ def kernel_counts(
         misses=waves * (misses + 1.0),
         hits=waves * max(waits - misses, 0.0),
         shared_waits=waves * sum(s.waits.shared for s in kernel.stages),
-        barriers=waves * sum(s.runs for s in kernel.stages if s.member),
+        barriers=waves * (kernel.barriers + sum(s.runs for s in kernel.stages if s.member)),
         memory_bytes=memory_bytes,
         # Additions to one sector are done one after the other (simulated: 1.1 cycles each).
         atomics=kernel.atomics * max(c.atomics_per_cycle / kernel.sectors, 1.0),

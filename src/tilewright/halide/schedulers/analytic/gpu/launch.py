@@ -6,7 +6,7 @@
 | `counts` | blocks along each parallel loop, ceil(extent N_d / T_d) | count |
 | `threads` | per block in x, y, z: T_d / R_d, or a member's extent / R_d if larger | count |
 | `boxes` | largest extents of each member over all blocks | elements |
-| `shared` | packed size of all members that are not nested | bytes |
+| `shared` | packed size of all members that are not nested, folded if they slide | bytes |
 """
 
 from __future__ import annotations
@@ -58,17 +58,25 @@ def predicted_launch(plan: KernelPlan, any_size: bool = False) -> PredictedLaunc
     counts = block_counts(plan)
     threads = [1] * SEARCH.thread_dimensions
     for place, i in enumerate(kernel.roles.threads):
-        threads[place] = plan.tile[i] // plan.registers[i]
+        tile = plan.planes if plan.planes and place == len(threads) - 1 else plan.tile[i]
+        threads[place] = -(-tile // plan.registers[i])
     boxes = largest_regions(plan, any_size)
     each = kernel.points_each(np.array([plan.registers], dtype=np.float64))[0]
     for name in kernel.members:
         if name in plan.nested or name not in boxes:
             continue
         spans = [int(part.extent) for part in boxes[name]]
+        if name in plan.sliding:
+            spans[plan.sliding[name].dimension] = plan.planes
         for stage in kernel.working_stages(name):
             for place, d in enumerate(kernel.stage_threads(name, stage)):
                 threads[place] = max(threads[place], math.ceil(spans[d] / each[place]))
-    shared, _ = pack(kernel, boxes, plan.nested, 1, constant_members(plan, any_size))
+    for name, reach in plan.sliding.items():
+        d = reach.dimension
+        folded = Interval(0.0, reach.folded(float(plan.planes)) - 1.0)
+        boxes[name] = (*boxes[name][:d], folded, *boxes[name][d + 1 :])
+    constant = constant_members(plan, any_size)
+    shared, _ = pack(kernel, boxes, plan.nested, 1, constant, frozenset(plan.sliding))
     order = [*kernel.roles.threads, *(i for i in kernel.roles.others if plan.tile[i] == 1)]
     counted = [counts[i] for i in order]
     blocks = [math.prod(counted[at] for at in places) for places in grid_dimensions(counted)]

@@ -11,7 +11,8 @@ A parallel loop ``v`` of extent N with the tile T and R iterations per thread be
 | loop | made by | extent |
 |---|---|---|
 | ``v_b`` | the block, outermost | ceil(N / T) |
-| ``v_t`` | the thread | T / R |
+| ``v_w`` | serial steps of P planes (z only), along which members slide; only where P > 0 | T / P |
+| ``v_t`` | the thread | T / R, P / R |
 | ``v_r`` | iterations of one thread, unrolled; only where R > 1 | R |
 | ``v_s``, ``v_u`` | a serial loop, and its unrolled part | 1, N; N / U, U of reductions |
 """
@@ -19,7 +20,7 @@ A parallel loop ``v`` of extent N with the tile T and R iterations per thread be
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.loops import part_of, pure_loop
@@ -44,11 +45,15 @@ from tilewright.halide.schedulers.analytic.gpu.tiling import grid_dimensions
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStage:
-    """A stage's schedule, and the block and thread loop at which members can be computed."""
+    """A stage's schedule, and the loops at which members can be computed.
+
+    They are the innermost loops over blocks and threads, and the serial loop along z.
+    """
 
     schedule: StageSchedule
     block_loop: str = ""
     thread_loop: str = ""
+    walk_loop: str = ""
 
 
 class _Budget:
@@ -97,6 +102,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     unrolled: list[str] = []
     serial: list[str] = []
     threads: list[str] = []
+    walk: list[str] = []
     blocks: list[str] = []
     counts: list[int] = []
     tail = output_tail(kernel, any_size)
@@ -104,17 +110,15 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
     for i in kernel.roles.threads:
         loop = names[kernel.loops[i].loop.name]
         tile, each = plan.tile[i], plan.registers[i]
-        block, thread = part_of(loop, "_b"), part_of(loop, "_t")
+        planes = plan.planes if i == kernel.roles.threads[-1] else 0
+        splits += _tile_splits(loop, tile, planes, each, tail)
         if each > 1:
-            inside, registers = part_of(loop, "_i"), part_of(loop, "_r")
-            splits.append(Split(loop, block, inside, tile, tail))
-            splits.append(Split(inside, thread, registers, each, "guard_with_if"))
-            unrolled.append(registers)
+            unrolled.append(part_of(loop, "_r"))
             budget.use(each)
-        else:
-            splits.append(Split(loop, block, thread, tile, tail))
-        threads.append(thread)
-        blocks.append(block)
+        if planes:
+            walk.append(part_of(loop, "_w"))
+        threads.append(part_of(loop, "_t"))
+        blocks.append(part_of(loop, "_b"))
         counts.append(-(-kernel.extents[i] // tile))
     for i in kernel.roles.others:
         loop = names[kernel.loops[i].loop.name]
@@ -139,10 +143,28 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
         *reductions,
         *(ScheduledLoop(name) for name in serial),
         *(ScheduledLoop(name, "gpu_thread") for name in threads),
+        *(ScheduledLoop(name) for name in walk),
         *(ScheduledLoop(name, "gpu_block") for name in blocks),
     )
     schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
-    return ScheduledStage(schedule, blocks[0] if blocks else "", threads[0] if threads else "")
+    return ScheduledStage(schedule, *("".join(names[:1]) for names in (blocks, threads, walk)))
+
+
+def _tile_splits(loop: str, tile: int, planes: int, each: int, tail: Tail) -> list[Split | Fuse]:
+    """Return the splits of a tiled loop with `each` points per thread.
+
+    With `planes`, a serial loop walks the tile in steps of as many iterations.
+    """
+    made: list[Split | Fuse] = []
+    steps: list[tuple[str, int, Tail]] = [("_b", tile, tail)]
+    steps += [("_w", planes, "guard_with_if")] if planes else []
+    steps += [("_t", each, "guard_with_if")] if each > 1 else []
+    inside = (["_p"] if planes else []) + (["_i", "_r"] if each > 1 else ["_t"])
+    old = loop
+    for (outer, factor, how), inner in zip(steps, inside, strict=True):
+        made.append(Split(old, part_of(loop, outer), part_of(loop, inner), factor, how))
+        old = part_of(loop, inner)
+    return made
 
 
 def _untiled(plan: KernelPlan) -> StageSchedule | None:
@@ -303,7 +325,8 @@ def member_schedule(
         for stage in algorithm.by_name[name].stages
     )
     memory: MemoryType = "gpu_shared" if anchor is None else "register"
-    return FuncSchedule(order[name], level, level, memory, stages)
+    compute = replace(level, loop=nest.walk_loop) if name in plan.sliding else level
+    return FuncSchedule(order[name], compute, level, memory, stages)
 
 
 def output_schedule(

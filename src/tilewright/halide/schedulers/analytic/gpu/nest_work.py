@@ -23,6 +23,7 @@ from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
+from tilewright.halide.analysis.windows import loops_of
 from tilewright.halide.ir.algorithm import Variable, walk
 from tilewright.halide.ir.loops import pure_loop
 from tilewright.halide.ir.schedule import Fuse
@@ -61,6 +62,7 @@ class KernelWork:
         dimensions: Number of dimensions of all Funcs and inputs that are read or written.
         fused: Number of fused loops.
         sectors: Number of sectors that atomic additions may go to.
+        barriers: Barriers per block, besides one per run of a member.
     """
 
     func: str
@@ -77,6 +79,7 @@ class KernelWork:
     dimensions: int
     fused: int
     sectors: float = math.inf
+    barriers: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,8 @@ class _Gathering:
             (launch.func, launch.stage): launch
             for launch in (middle_launches(nest) if quick else launches(nest))
         }
+        self.sliding = loops_of(nest.windows)
+        self.folded = {nest.structure.names[i]: w.dimension for i, w in nest.windows.items()}
         self.stored: dict[str, tuple[float, ...]] = {}
         for item in nest.allocations:
             name = nest.structure.names[item.func]
@@ -223,6 +228,8 @@ class _Gathering:
             sum(len(self._extents(name)) for name in (*read, stage.func.name)),
             sum(isinstance(change, Fuse) for change in stage.splits),
             max(stage.func.bytes * math.prod(self._extents(stage.func.name)) / SECTOR_BYTES, 1.0),
+            # The threads wait before the next iteration overwrites what this one reads.
+            sum(self._iterations(loop) for loop in inner if self._walked(loop)),
         )
 
     def _members(
@@ -248,7 +255,9 @@ class _Gathering:
             if at > first:
                 loop = self.loops[path, host.key, host.loops[at][0]]
                 path = (*path, (host.key, loop.name))
-                if loop.mapping == "gpu_thread":
+                if self._walked(loop):
+                    runs *= self._iterations(loop)
+                elif loop.mapping == "gpu_thread":
                     around = around or self._active(kernel, host, self._sizes_of(host, path))[0]
                 else:
                     runs *= count(loop.extent)
@@ -258,6 +267,14 @@ class _Gathering:
                     if not nothing_to_do(stage.stage):
                         inside = around and self._carried(host, stage, around)
                         self._member(kernel, stage, path, runs, inside)
+
+    def _walked(self, loop: LoopSize) -> bool:
+        """Return whether Funcs slide along a loop."""
+        return (loop.stage, loop.name) in self.sliding
+
+    def _iterations(self, loop: LoopSize) -> float:
+        """Return the iterations of such a loop, with those that only fill the windows."""
+        return count(loop.extent) + float(np.max(self.sliding[loop.stage, loop.name].start))
 
     def _carried(self, host: StageNest, stage: StageNest, around: Activity) -> Activity:
         """Return the threads of a member's reader, with their positions along the member.
@@ -333,8 +350,12 @@ class _Gathering:
             if not access.store:
                 known = kernel.bytes.get(access.callee, 0.0)
                 kernel.bytes[access.callee] = max(known, float(access.bytes))
+        window = self.nest.windows.get(stage.key[0])
+        if window is not None:
+            # In the first iterations, Funcs further ahead fill their windows, and this one waits.
+            live *= min(float(np.max(window.planes / window.step)) / runs, 1.0)
         storage = Storage(
-            kernel.places, kernel.copied, self._strides, self._bytes, kernel.footprint
+            kernel.places, kernel.copied, self._strides, self._bytes, kernel.footprint, self.folded
         )
         kernel.waiting.append(
             lambda: stage_work(

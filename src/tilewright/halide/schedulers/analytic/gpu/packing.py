@@ -32,6 +32,7 @@ def allocations(
     nested: Mapping[str, str],
     n: int,
     constant: frozenset[str],
+    sliding: frozenset[str] = frozenset(),
 ) -> list[SharedAllocation]:
     """Return the allocations of the members at block level, with lifetimes in barrier steps.
 
@@ -41,6 +42,7 @@ def allocations(
         nested: The members kept in registers, which have no allocation here.
         n: Number of tilings.
         constant: Members for which Halide infers the same size in every block.
+        sliding: Members kept from one iteration of a loop to the next.
     """
     view = kernel.analysis.view
     order = [name for name in kernel.in_halide_order if name in boxes and name not in nested]
@@ -52,6 +54,7 @@ def allocations(
         step += len(kernel.working_stages(name))
         ends[name] = step - 1
     final = step
+    first = min((begins[name] for name in order if name in sliding), default=0)
     last = dict(ends)
     for reader in (*order, kernel.output):
         at = [final] if reader == kernel.output else None
@@ -66,7 +69,7 @@ def allocations(
             elements = elements * extent
         for value, t in enumerate(view.by_name[name].types):
             label = f"{name}.{value}"
-            life = begins[name], last[name]
+            life = (first, final) if name in sliding else (begins[name], last[name])
             result.append(SharedAllocation(label, elements, t.bytes, *life, name in constant))
     return result
 
@@ -77,16 +80,17 @@ def pack(
     nested: Mapping[str, str],
     n: int,
     constant: frozenset[str] | None = None,
+    sliding: frozenset[str] = frozenset(),
 ) -> tuple[Array, Mask]:
     """Return the shared memory per block, in bytes, and whether it is bounded; both of shape (n,).
 
-    The arguments are those of `allocations`; `constant` is `exact_members` by default.
+    The arguments are those of `allocations`. `constant` is `exact_members` by default.
     """
     if not kernel.members:
         return np.zeros(n), np.ones(n, dtype=np.bool_)
     if constant is None:
         constant = kernel.exact_members
-    found = allocations(kernel, boxes, nested, n, constant)
+    found = allocations(kernel, boxes, nested, n, constant, sliding)
     bounded = np.ones(n, dtype=np.bool_)
     for item in found:
         bounded &= item.elements < SEARCH.huge

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from tilewright.halide.analysis.windows import Reach
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
 
@@ -41,6 +42,8 @@ class Options:
         unlike: Tiles to avoid, each as Func, stage and tile. New tiles must differ from them by at
             least a factor of two in some dimension.
         tiles: The tile of each kernel for which it is given, each as Func, stage and tile.
+        planes: Planes along z that a block computes per iteration of a serial loop, along which
+            members slide; 0 without that loop. The tile must be given.
     """
 
     mode: Mode = "nested"
@@ -53,6 +56,7 @@ class Options:
     steps: int = 1
     unlike: tuple[Place, ...] = ()
     tiles: tuple[Place, ...] = ()
+    planes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +79,7 @@ class KernelPlan:
             2 for the occupancy as well, 3 for the number of busy SMs as well.
         reason: Why the stage does not run in parallel on the GPU; empty if it does.
         steps: Most iterations of a reduction that are unrolled together.
+        planes: As in `Options`.
     """
 
     kernel: FusedKernel
@@ -90,6 +95,12 @@ class KernelPlan:
     relaxed: int = 0
     reason: str = ""
     steps: int = 1
+    planes: int = 0
+
+    @property
+    def sliding(self) -> Mapping[str, Reach]:
+        """The members that slide along z."""
+        return self.kernel.sliding if self.planes else {}
 
 
 @dataclass(frozen=True, eq=False)

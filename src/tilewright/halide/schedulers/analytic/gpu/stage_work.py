@@ -17,7 +17,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -55,6 +55,9 @@ Place = Literal["registers", "shared", "memory"]
 # Instructions per address: add up the terms, multiply by the element's size and, in global memory,
 # add the pointer (counted in the PTX of Halide 21).
 ADDRESS_INSTRUCTIONS: Mapping[Place, float] = {"shared": 2.0, "memory": 3.0}
+# Instructions per row of folded storage: add the constant, take the remainder, multiply and add to
+# the address (counted in the PTX of Halide 21).
+FOLDED_INSTRUCTIONS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ class Storage:
 
     In bytes, `size` gives the strides of the dimensions, `whole` the total size, and `footprint`
     the size of the part that one block loads (0 if the block computes the Func). `copied` are the
-    Funcs that only copy operands into registers.
+    Funcs that only copy operands into registers. `folded` has the dimension along which the storage
+    of a Func is folded.
     """
 
     places: Mapping[str, Place]
@@ -145,6 +149,7 @@ class Storage:
     size: Callable[[str], tuple[float, ...]]
     whole: Callable[[str], float]
     footprint: Callable[[str], float]
+    folded: Mapping[str, int] = field(default_factory=dict)
 
     def place(self, name: str) -> Place:
         """Return where a Func or input is stored."""
@@ -281,7 +286,7 @@ def stage_work(
     """Return the work of a stage in one block, over all `runs` of the stage."""
     plain = sum(item.plain * executions(item.loops, inner) for item in found.work)
     special = sum(item.special * executions(item.loops, inner) for item in found.work)
-    plain += _addresses(found.accesses, inner, storage)
+    plain += addresses(found.accesses, inner, storage)
     serial = [loop.extent for loop in inner if not loop.unrolled]
     iterations = sum(math.prod(serial[: i + 1]) for i in range(len(serial)))
     stored = frozenset[str]().union(*(a.moved for a in found.accesses if a.store))
@@ -316,12 +321,13 @@ def stage_work(
     )
 
 
-def _addresses(
+def addresses(
     accesses: Iterable[MemoryAccess], inner: tuple[InnerLoop, ...], storage: Storage
 ) -> float:
     """Return the instructions that compute addresses in one run.
 
-    In shared memory, strides are constants, so constant offsets cost nothing.
+    In shared memory, strides are constants, so constant offsets cost nothing. Along a folded
+    dimension they do, because each coordinate is taken modulo the extent.
     """
     bases: dict[object, float] = {}
     rows: dict[object, float] = {}
@@ -333,9 +339,13 @@ def _addresses(
         times = executions(access.loops, inner, access.bent if shared else access.outer)
         base = access.folded if shared else access.base
         bases[base] = max(bases.get(base, 0.0), ADDRESS_INSTRUCTIONS[place] * times)
+        folded = storage.folded.get(access.callee)
         for d, terms, constant, loops in access.rows:
-            key = access.callee, d, terms, 0.0 if shared else constant
-            times = executions(loops, inner, loops & access.bent if shared else loops)
+            exact = not shared or d == folded
+            key = access.callee, d, terms, constant if exact else 0.0
+            times = executions(loops, inner, loops if exact else loops & access.bent)
+            if d == folded:
+                times *= FOLDED_INSTRUCTIONS
             rows[key] = max(rows.get(key, 0.0), times)
     return sum(bases.values()) + sum(rows.values())
 

@@ -37,6 +37,7 @@ from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, Ti
 from tilewright.halide.schedulers.analytic.gpu.merging import merged_options, only_readers
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
 from tilewright.halide.schedulers.analytic.gpu.recomputing import cuts
+from tilewright.halide.schedulers.analytic.gpu.slide_search import SlideSearch
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.halide.schedulers.diversity import LEAST_SHARE
 
@@ -291,7 +292,17 @@ class TimeSearch:
             now = self._changed(now, with_options(mode="overlapped"))
         for _ in range(SEARCH.other_tiles):
             now = self._changed(now, other_tile)
-        return self._unspilled(self._reshaped(now))
+        return self._unspilled(self._slid(self._reshaped(now)))
+
+    def _slid(self, now: TimedSchedule) -> TimedSchedule:
+        """Return the schedule with kernels whose members slide along z, where it is faster."""
+        search = SlideSearch(
+            self.search,
+            self.first,
+            lambda group, options: self._timed([(group, options)])[0],
+            self._made,
+        )
+        return search.best(now, self.large)
 
     def _reshaped(self, now: TimedSchedule) -> TimedSchedule:
         """Return the schedule with tiles scaled step by step, as long as the time falls.
@@ -459,6 +470,9 @@ def _fastest(timed: Iterable[TimedGroup | None]) -> TimedGroup | None:
 
 def _difference(other: TimedGroup, each: TimedGroup) -> str:
     """Return in words how the plan of `other` differs from that of `each`."""
+    slides = [any(kernel.sliding for kernel in plan.kernels) for plan in (other.plan, each.plan)]
+    if slides[0] != slides[1]:
+        return f"members that {'slide' if slides[0] else 'do not slide'} along z"
     theirs, ours = points_of(other.plan), points_of(each.plan)
     if theirs != ours:
         return f"{_by(theirs)} points per thread, not {_by(ours)}"
