@@ -133,3 +133,38 @@ def test_the_plan_for_a_triangle_runs():
     task = make_task(out, target="host")
     for planned in plan(task, k=3):
         assert status(task.algorithm, planned.schedule) == "ok"
+
+
+def test_funcs_in_a_window_are_guarded_because_only_new_values_are_computed():
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    raw, edge, out = hl.Func("raw"), hl.Func("edge"), hl.Func("out")
+    raw[x, y] = image[x, y] * 2
+    edge[x, y] = raw[hl.clamp(x, 0, 4 * SIZE - 1), y]
+    last = 4 * SIZE - 1
+    out[x, y] = edge[last - x - 8, y] + edge[last - x, y]
+    out.set_estimates([(0, 4 * SIZE), (0, 8)])
+    algorithm = load(out)
+    place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    vectors, tiles = (
+        StageSchedule(
+            (Split("v0", "v0_o", "v0_i", factor, "shift_inwards"),),
+            (ScheduledLoop("v0_i", mapping), ScheduledLoop("v0_o"), ScheduledLoop("v1")),
+        )
+        for factor, mapping in ((16, "vectorized"), (24, "serial"))
+    )
+    tile, row = (Level("at", place["out"], 0, loop) for loop in ("v0_o", "v1"))
+    entries = [
+        FuncSchedule(place["out"], ROOT, ROOT, stages=(tiles,)),
+        FuncSchedule(place["edge"], tile, row, stages=(vectors,)),
+        FuncSchedule(place["raw"], tile, tile, stages=(vectors,)),
+    ]
+    chosen = {entry.func for entry in entries}
+    entries += [
+        FuncSchedule(i, Level("inline"), Level("inline"))
+        for i in range(len(algorithm.funcs))
+        if i not in chosen
+    ]
+    bare = Schedule(algorithm.digest, "host", tuple(sorted(entries, key=lambda each: each.func)))
+    assert status(algorithm, bare) == "failed"  # few columns are new at first
+    assert status(algorithm, any_size(bare, algorithm)) == "ok"

@@ -21,6 +21,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, parameter
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.narrowed import narrowed
+from tilewright.halide.legality.sliding import partial_axes
 
 # Offsets of the outputs' first coordinates to try: the regions of producers read at x / 2 depend on
 # where the output starts.
@@ -37,7 +38,7 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
 
     The result is the minimum over the outputs' starts and the parameter values that are tried. It
     is not proved for other parameter values. Outputs, Funcs whose region a condition may narrow,
-    and dimensions without a known extent are omitted.
+    dimensions along which Funcs slide, and those without a known extent are omitted.
 
     Args:
         schedule: The schedule.
@@ -74,7 +75,12 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
                         elif place in found:
                             found[place] = min(found[place], least)
     omitted = narrowed(algorithm) | {algorithm.order[name] for name in algorithm.outputs}
-    return {p: least for p, least in found.items() if p[0] not in omitted and least == least}
+    cut = partial_axes(schedule, algorithm)
+    return {
+        axis: least
+        for axis, least in found.items()
+        if axis[0] not in omitted and axis not in cut and least == least
+    }
 
 
 def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:

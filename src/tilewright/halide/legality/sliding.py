@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.halide.analysis.paths import Paths, position
+from tilewright.halide.analysis.paths import Paths, find_paths, position
 from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Func, Op, Variable
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
@@ -37,6 +37,7 @@ class Sliding:
     def __init__(self, schedule: Schedule, algorithm: Algorithm, paths: Paths) -> None:
         """Find the loops between each Func's storage and its computation."""
         self._algorithm = algorithm
+        self._paths = paths
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._moving: dict[tuple[Loop, bool], Mapping[str, set[int]]] = {}
         self._loops: dict[int, list[Loop]] = {}
@@ -89,6 +90,34 @@ class Sliding:
                     )
                     return
 
+    def partial_axes(self) -> set[tuple[int, int]]:
+        """Return the dimensions of Funcs of which an iteration may need less than a whole window.
+
+        Each item is a Func's position and a dimension. These are Funcs that slide, and those that
+        they read in the same loops.
+        """
+        order = self._algorithm.order
+        found: set[tuple[int, int]] = set()
+        for func, loops in self._loops.items():
+            reached = {func}
+            pending = [self._algorithm.funcs[func].name]
+            while pending:
+                read = {order[name] for name in self._algorithm.producers[pending.pop()]} - reached
+                reached |= read
+                pending += [self._algorithm.funcs[i].name for i in read]
+            for loop in loops:
+                for i in reached & self._inside(loop):
+                    found |= {(i, d) for d in self._moves(i, loop, read=True)}
+        return found
+
+    def _inside(self, loop: Loop) -> set[int]:
+        """Return the Funcs that are computed inside a loop."""
+        return {
+            func
+            for func, paths in self._paths.prefixes.items()
+            if any((node.func, node.loop) == loop for path in paths for node in path)
+        }
+
     def _named(self, loop: Loop) -> str:
         return f"loop {loop[1]} of {self._algorithm.funcs[loop[0]].name}"
 
@@ -101,6 +130,13 @@ class Sliding:
         if key not in self._moving:
             self._moving[key] = _moving(self._entries[loop[0]], loop[1], self._algorithm, read)
         return self._moving[key].get(self._algorithm.funcs[func].name, set())
+
+
+def partial_axes(schedule: Schedule, algorithm: Algorithm) -> set[tuple[int, int]]:
+    """Return `Sliding.partial_axes` of a schedule."""
+    if all(entry.compute == entry.store for entry in schedule.funcs):
+        return set()
+    return Sliding(schedule, algorithm, find_paths(schedule, algorithm)).partial_axes()
 
 
 def _shifted(nest: StageSchedule) -> set[int]:

@@ -32,6 +32,7 @@ from tilewright.halide.ir.nest import exact_size, guarded, points_of_threads
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 from tilewright.halide.legality.narrowed import narrowed
 from tilewright.halide.legality.sizes import needs, reads_anything
+from tilewright.halide.legality.sliding import partial_axes
 
 Axis = tuple[int, int]  # a Func and one of its dimensions
 Conditions = tuple[OutputExtent | KnownValue, ...]
@@ -136,8 +137,8 @@ class _Sizes:
     """Finds the least extents of outputs at which the needs of all nests are met.
 
     `own` holds the needs of outputs, `inner` those of other Funcs, which apply to the extents
-    computed at a time. `hopeless` are the Funcs whose needs are not met at the estimates, or where
-    a condition holds.
+    computed at a time. `hopeless` are the Funcs whose needs are not met at the estimates, where a
+    condition holds, or in later iterations of a loop over which a Func slides.
     """
 
     def __init__(
@@ -156,7 +157,9 @@ class _Sizes:
                 self._spans[algorithm.order[name], d] = span
         self._symbols = dict(algorithm.symbols)
         self._analyses: dict[tuple[tuple[str, float], ...], Analysis] = {}
-        self.hopeless = narrowed(algorithm) & {func for func, _ in inner}
+        cut = partial_axes(schedule, algorithm)
+        conditional = narrowed(algorithm)
+        self.hopeless = frozenset(p[0] for p in inner if p in cut or p[0] in conditional)
         self._inner = {p: least for p, least in inner.items() if p[0] not in self.hopeless}
         self._give_up({})
 
