@@ -196,9 +196,9 @@ def test_positions_follow_a_func_that_is_added_before_copies():
     assert partial == columns + 2
     names = {entry.func: func for entry, func in zip(start.funcs, algorithm.funcs, strict=True)}
     extended = with_clones(algorithm, after.clones)
-    for old, new in zip(start.funcs, after.funcs, strict=True):
-        assert extended.funcs[new.func].name == names[old.func].name
-        assert (new.compute.kind, new.stages) == (old.compute.kind, old.stages)
+    for old, entry in zip(start.funcs, after.funcs, strict=True):
+        assert extended.funcs[entry.func].name == names[old.func].name
+        assert (entry.compute.kind, entry.stages) == (old.compute.kind, old.stages)
 
 
 def test_a_func_that_cannot_be_added_is_refused_with_the_reason():
