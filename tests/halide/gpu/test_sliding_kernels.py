@@ -25,6 +25,8 @@ from tilewright.halide.analysis.windows import (
     starting_iterations,
 )
 from tilewright.halide.emit.printing import to_cpp, to_python
+from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
+from tilewright.halide.execution.inputs import describe_inputs
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.json import from_json, to_json
@@ -40,6 +42,8 @@ from tilewright.halide.schedulers.analytic.gpu.stage_work import (
     Storage,
     addresses,
 )
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import Task
 from tilewright.machines import cuda_gpu, gpu
 
 LIMITS = Limits(1024, 48 * 1024)
@@ -278,3 +282,16 @@ def test_random_pipelines_are_the_same_in_every_process():
     first, second = (case(11, V100) for _ in range(2))
     assert [f.args for f in first[0].funcs] == [f.args for f in second[0].funcs]
     assert first[1].groups[0].tile == second[1].groups[0].tile
+
+
+@pytest.mark.opencl
+def test_small_outputs_are_right_and_halide_lowers_all_plans():
+    task = Task(heat(256, 256, 256), "host-cuda-cuda_capability_70", V100, "heat")
+    planned = plan(task, k=3)
+    assert [refusal(each.schedule, task.algorithm, 1024) for each in planned] == [""] * 3
+    schedule = planned[0].schedule
+    assert slid(schedule)
+    run = AtSizes(payload(task.algorithm, to_json(schedule), "host-opencl", [{}]))
+    for extents in ((5, 5, 5), (40, 20, 33), (33, 9, 70)):
+        sizes = dict.fromkeys(task.algorithm.outputs, extents)
+        assert run.at(describe_inputs(resized(task.algorithm, sizes))).status == "ok", extents

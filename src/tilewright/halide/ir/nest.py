@@ -152,8 +152,13 @@ def _single_points(nest: StageSchedule) -> StageSchedule:
 
 
 def points_of_threads(nest: StageSchedule) -> dict[Split, Split]:
-    """Return the splits that give each GPU thread several unrolled points, with parts swapped."""
+    """Return the splits that give each GPU thread several unrolled points, with parts swapped.
+
+    There are none in a nest with block loops, because that is a kernel's output.
+    """
     mapped = {loop.name: loop.mapping for loop in nest.loops}
+    if "gpu_block" in mapped.values():
+        return {}
     return {
         change: replace(change, outer=change.inner, inner=change.outer)
         for change in nest.splits

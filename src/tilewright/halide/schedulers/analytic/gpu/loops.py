@@ -219,7 +219,8 @@ def member_nest(
     `extents` are those of its region: in a thread if it is nested, else the largest in any block. A
     thread computes as many points of a member as of the output. If Halide cannot infer that the
     region has the same size in all blocks, thread loops are split by that size. Without the split,
-    Halide would launch as many threads as its looser bounds allow.
+    Halide would launch as many threads as its looser bounds allow. Along z, this is so for members
+    that slide, because they need more planes at a time if the output is smaller than a tile.
     """
     kernel = plan.kernel
     inside = name in plan.nested
@@ -238,10 +239,12 @@ def member_nest(
         each = points_along(plan, place)
         thread = member_thread(plan, name, d, place)
         inner = whole
-        if name not in kernel.exact_members:
+        walked = walks(plan, name, d)
+        if walked or name not in kernel.exact_members:
             inner = part_of(whole, "_i") if each > 1 else thread
             outside.append(part_of(whole, "_s"))
-            splits.append(Split(whole, outside[-1], inner, int(extents[d]), "guard_with_if"))
+            size = plan.planes if walked else int(extents[d])
+            splits.append(Split(whole, outside[-1], inner, size, "guard_with_if"))
         if each > 1:
             unrolled.append(part_of(whole, "_r"))
             splits.append(Split(inner, thread, unrolled[-1], each, "guard_with_if"))
@@ -283,10 +286,16 @@ def points_along(plan: KernelPlan, place: int) -> int:
     return plan.registers[threads[place]] if place < len(threads) else 1
 
 
+def walks(plan: KernelPlan, name: str, d: int) -> bool:
+    """Return whether a member slides along its dimension `d`."""
+    return name in plan.sliding and plan.sliding[name].dimension == d
+
+
 def member_thread(plan: KernelPlan, name: str, d: int, place: int) -> str:
     """Return the name of a member's thread loop over dimension `d`, along x, y or z (`place`)."""
     loop = pure_loop(d)
-    split = name not in plan.kernel.exact_members or points_along(plan, place) > 1
+    bounded = name in plan.kernel.exact_members and not walks(plan, name, d)
+    split = not bounded or points_along(plan, place) > 1
     return part_of(loop, "_t") if split else loop
 
 
