@@ -23,7 +23,7 @@ from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.loop_ranges import Ranges, floor, larger
 from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
-from tilewright.halide.analysis.windows import Window, folded_extents
+from tilewright.halide.analysis.windows import ExactWindow, folded_extents
 from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Walk:
         slides = within or _slides(entry) or name in seen.sliding
         return Allocation(i, path, box, extents, size, slides, name in seen.loose, here)
 
-    def _sliding(self, stage: StageNest, loop: str) -> dict[int, Window]:
+    def _sliding(self, stage: StageNest, loop: str) -> dict[int, ExactWindow]:
         """Return the Funcs that slide along a loop."""
         windows = self.nest.windows
         return {i: window for i, window in windows.items() if window.loop == (stage.key, loop)}

@@ -65,7 +65,7 @@ from tilewright.halide.analysis.nest_structure import (
 from tilewright.halide.analysis.nest_walk import Touched, Walk, storage
 from tilewright.halide.analysis.paths import inlined
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.analysis.windows import Window, windows_of
+from tilewright.halide.analysis.windows import ExactWindow, windows_of
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
@@ -223,7 +223,7 @@ class ScheduledNest:
         return self._whole
 
     @cached_property
-    def windows(self) -> dict[int, Window]:
+    def windows(self) -> dict[int, ExactWindow]:
         """The sliding windows whose sizes are exact, by the position of the Func."""
         return windows_of(self)
 
@@ -232,7 +232,7 @@ class ScheduledNest:
         body: Body,
         boxes: Boxes,
         producing: StageKey | None,
-        sliding: Mapping[int, Window] | None = None,
+        sliding: Mapping[int, ExactWindow] | None = None,
     ) -> Boxes:
         """Return the required boxes inside a body, from those around it.
 

@@ -71,7 +71,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ExactWindow:
     """A Func that slides along a loop.
 
     Attributes:
@@ -182,7 +182,7 @@ def starting_iterations(found: Iterable[Reach], step: Bound) -> Bound:
     return np.ceil(most / step) if np.ndim(step) else float(math.ceil(most / float(step)))
 
 
-def windows_of(nest: ScheduledNest) -> dict[int, Window]:
+def windows_of(nest: ScheduledNest) -> dict[int, ExactWindow]:
     """Return the windows of a nest, by the position of the Func, where they are exact."""
     structure = nest.structure
     together: dict[tuple[StageKey, str], list[int]] = {}
@@ -190,7 +190,7 @@ def windows_of(nest: ScheduledNest) -> dict[int, Window]:
         store, compute = entry.store, entry.compute
         if store.kind == compute.kind == "at" and store.loop != compute.loop:
             together.setdefault(((compute.func, 0), compute.loop), []).append(i)
-    found: dict[int, Window] = {}
+    found: dict[int, ExactWindow] = {}
     for loop, funcs in together.items():
         entries = [structure.entries[i] for i in funcs]
         host = structure.stages.get(loop[0])
@@ -230,7 +230,7 @@ def _walks(host: StageNest, store: str, compute: str) -> bool:
 
 def _windows(
     nest: ScheduledNest, loop: tuple[StageKey, str], funcs: list[int]
-) -> dict[int, Window]:
+) -> dict[int, ExactWindow]:
     structure, names = nest.structure, nest.structure.names
     host = structure.stages[loop[0]]
     walked = _walked(nest.changes(host), loop[1])
@@ -257,7 +257,7 @@ def _windows(
         return {}
     start = starting_iterations(reach.values(), step)
     return {
-        position[name]: Window(found, loop, step, start, tile + found.extra)
+        position[name]: ExactWindow(found, loop, step, start, tile + found.extra)
         for name, found in reach.items()
     }
 
@@ -286,7 +286,7 @@ def _walked(changes: tuple[Change, ...], loop: str) -> tuple[str, Bound, Bound] 
 
 
 def folded_extents(
-    extents: tuple[Bound, ...], order: tuple[int, ...], window: Window
+    extents: tuple[Bound, ...], order: tuple[int, ...], window: ExactWindow
 ) -> tuple[Bound, ...]:
     """Return the extents of an allocation after folding; `order` has its dimensions in memory."""
     found = list(extents)
@@ -294,6 +294,6 @@ def folded_extents(
     return tuple(found)
 
 
-def loops_of(windows: Mapping[int, Window]) -> dict[tuple[StageKey, str], Window]:
+def loops_of(windows: Mapping[int, ExactWindow]) -> dict[tuple[StageKey, str], ExactWindow]:
     """Return the loops along which Funcs slide, each with one of its windows."""
     return {window.loop: window for window in windows.values()}

@@ -130,7 +130,7 @@ class SlideSearch:
             return found.seconds
 
         extents = self._extents(group)
-        shapes = {tuple(map(min, shape, (*extents, *shape[3:]))) for shape in _SHAPES}
+        shapes = {tuple(map(min, shape, (*extents, *shape[len(extents) :]))) for shape in _SHAPES}
         now = min(sorted(shapes), key=seconds)
         improved = True
         while improved:
