@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Variable
 
@@ -21,6 +21,32 @@ def operands_of(e: Expr, name: str) -> Iterator[Expr]:
             stack.extend(reversed(node.args))
         else:
             yield node
+
+
+def uses(e: Expr, names: Container[str], *, reads: bool = True, remainders: bool = True) -> bool:
+    """Return whether an expression uses a variable.
+
+    Args:
+        e: The expression.
+        names: The names of the variables.
+        reads: Whether coordinates of values that it reads count, and arguments of C functions.
+        remainders: Whether operands of remainders count.
+    """
+    pending, seen = [e], set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Variable) and node.name in names:
+            return True
+        if isinstance(node, Op):
+            into = remainders or node.name != "mod"
+        else:
+            into = isinstance(node, Call) and (reads or node.kind == "intrinsic")
+        if into and isinstance(node, Op | Call):
+            pending.extend(node.args)
+    return False
 
 
 def same(a: Expr, b: Expr) -> bool:

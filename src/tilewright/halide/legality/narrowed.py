@@ -1,4 +1,4 @@
-"""Find Funcs of which Halide may compute less than the region of their accesses, for conditions.
+"""Find Funcs whose required region Halide may narrow because they are read under conditions.
 
 If a Func is read only where a condition on loop variables holds (``select(x < 5, f(x), 0)``, or a
 reduction domain with ``RDom.where``), Halide requires only the coordinates that meet the condition.
@@ -9,12 +9,10 @@ split that fits in the region it infers may still reach beyond the one that Hali
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Container, Iterable
 
-from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Op, Stage, Variable, walk
-
-Keys: TypeAlias = frozenset[int]
+from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Op, Stage, walk
+from tilewright.halide.ir.expressions import same, uses
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq"})
 
@@ -41,23 +39,22 @@ def _under_conditions(stage: Stage) -> set[str]:
     loops = frozenset(loop.name for loop in stage.loops)
     if any(_narrows(predicate, loops) for predicate in stage.predicates):
         return {call.name for call in stage.calls}
-    choices = [
-        e
+    choices = {
+        id(e)
         for e in walk(*stage.values)
         if isinstance(e, Op | Call)
         and e.name in ("select", "if_then_else")
         and _narrows(e.args[0], loops)
-    ]
+    }
     if not choices:
         return set()
-    keys = _Keys()
-    always = _read_always((*stage.values, *stage.args), {id(e) for e in choices}, keys)
-    return {call.name for call in stage.calls if keys.of(call) not in always}
+    always = _read_always((*stage.values, *stage.args), choices)
+    return {call.name for call in stage.calls if not _among(call, always)}
 
 
-def _read_always(roots: Iterable[Expr], choices: set[int], keys: _Keys) -> Keys:
-    """Return the reads that do not depend on a choice, and those in both of its branches."""
-    found: set[int] = set()
+def _read_always(roots: Iterable[Expr], choices: Container[int]) -> list[Call]:
+    """Return the calls that do not depend on a choice, and those in both of its branches."""
+    found: list[Call] = []
     seen: set[int] = set()
     pending = list(roots)
     while pending:
@@ -66,72 +63,30 @@ def _read_always(roots: Iterable[Expr], choices: set[int], keys: _Keys) -> Keys:
             continue
         seen.add(id(e))
         if id(e) in choices:
-            pending.append(e.args[0])
-            found |= frozenset.intersection(
-                *(_read_always([branch], choices, keys) for branch in e.args[1:])
-            )
+            condition, *branches = e.args
+            pending.append(condition)
+            one, other = (_read_always([branch], choices) for branch in branches)
+            found += [call for call in one if _among(call, other)]
             continue
         if isinstance(e, Call):
-            found.add(keys.of(e))
+            found.append(e)
         pending.extend(e.args)
-    return frozenset(found)
+    return found
 
 
-class _Keys:
-    """Numbers expressions such that equal ones have the same number."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[int, int] = {}
-        self._by_parts: dict[object, int] = {}
-
-    def of(self, e: Expr) -> int:
-        """Return the number of an expression."""
-        for node in walk(e):
-            if id(node) not in self._by_id:
-                self._by_id[id(node)] = self._by_parts.setdefault(
-                    tuple(self._parts(node)), len(self._by_parts)
-                )
-        return self._by_id[id(e)]
-
-    def _parts(self, e: Expr) -> Iterator[object]:
-        yield type(e)
-        if isinstance(e, Op | Call):
-            yield e.name
-            yield getattr(e, "value_index", 0)
-            yield from (self._by_id[id(arg)] for arg in e.args)
-        else:
-            yield e.name if isinstance(e, Variable) else e.value
+def _among(call: Call, others: Iterable[Call]) -> bool:
+    return any(other.name == call.name and same(call, other) for other in others)
 
 
 def _narrows(condition: Expr, loops: frozenset[str]) -> bool:
     """Return whether Halide may solve a condition for a loop variable.
 
-    It does not do so for alternatives, nor for equality of remainders, by which the pixels of a
-    Bayer pattern are told apart.
+    It does not do so for alternatives, nor for equal remainders, which select the pixels of a Bayer
+    pattern.
     """
     if isinstance(condition, Op) and condition.name == "and":
         return any(_narrows(arg, loops) for arg in condition.args)
     if not isinstance(condition, Op) or condition.name not in _COMPARISONS:
         return False
-    remainders = condition.name == "eq"
-    return any(_uses(arg, loops, remainders) for arg in condition.args)
-
-
-def _uses(e: Expr, loops: frozenset[str], remainders: bool) -> bool:
-    """Return whether an expression uses a loop variable, other than in values that are read.
-
-    With `remainders`, uses in remainders do not count.
-    """
-    pending, seen = [e], set()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Variable) and node.name in loops:
-            return True
-        read = isinstance(node, Call) and node.kind != "intrinsic"
-        apart = remainders and isinstance(node, Op) and node.name == "mod"
-        if isinstance(node, Op | Call) and not read and not apart:
-            pending.extend(node.args)
-    return False
+    remainders = condition.name != "eq"
+    return any(uses(arg, loops, reads=False, remainders=remainders) for arg in condition.args)

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tilewright.halide.analysis.paths import Paths, find_paths, position
-from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Func, Op, Variable
+from tilewright.halide.ir.algorithm import Algorithm, Func, Variable
+from tilewright.halide.ir.expressions import uses
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule, Split, StageSchedule
@@ -91,7 +92,7 @@ class Sliding:
                     return
 
     def partial_axes(self) -> set[tuple[int, int]]:
-        """Return the dimensions of Funcs of which an iteration may need less than a whole window.
+        """Return the dimensions in which an iteration may need less of a Func than a whole window.
 
         Each item is a Func's position and a dimension. These are Funcs that slide, and those that
         they read in the same loops.
@@ -173,7 +174,7 @@ def _moving(
             for call in stage.calls
             if call.kind == "func" and call.name == producer.name
             for d, at in enumerate(call.args)
-            if _uses(at, depend[reader], read)
+            if uses(at, depend[reader], reads=read)
         }
         depend[producer.name] = {producer.args[d] for d in found}
     return moving
@@ -189,18 +190,3 @@ def _iterated(func: Func, entry: FuncSchedule, loop: str, algorithm: Algorithm) 
             if each.name == loop:
                 found |= {names[source] for source in each.sources}
     return found
-
-
-def _uses(e: Expr, names: set[str], read: bool) -> bool:
-    """Return whether an expression uses a variable, also in what it reads if `read`."""
-    pending, seen = [e], set()
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Variable) and node.name in names:
-            return True
-        if isinstance(node, Op) or (isinstance(node, Call) and (read or node.kind == "intrinsic")):
-            pending.extend(node.args)
-    return False
