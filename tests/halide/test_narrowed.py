@@ -135,14 +135,18 @@ def test_the_plan_for_a_triangle_runs():
         assert status(task.algorithm, planned.schedule) == "ok"
 
 
-def test_funcs_in_a_window_are_guarded_because_only_new_values_are_computed():
+def mirrored(reach, width, tile, lanes, slides):
+    """An image from right to left, read in tiles; and whether its border slides in them.
+
+    Returns the algorithm and a schedule in which vectors of `lanes` shift inwards.
+    """
     x, y = hl.vars("x y")
     image = hl.ImageParam(hl.Int(32), 2, "image")
     raw, edge, out = hl.Func("raw"), hl.Func("edge"), hl.Func("out")
-    raw[x, y] = image[x, y] * 2
-    edge[x, y] = raw[hl.clamp(x, 0, 4 * SIZE - 1), y]
     last = 4 * SIZE - 1
-    out[x, y] = edge[last - x - 8, y] + edge[last - x, y]
+    raw[x, y] = image[x, y] * 2
+    edge[x, y] = raw[hl.clamp(x, 0, last), y]
+    out[x, y] = edge[last - x - reach, y] + edge[last - x - reach + width, y]
     out.set_estimates([(0, 4 * SIZE), (0, 8)])
     algorithm = load(out)
     place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
@@ -151,20 +155,34 @@ def test_funcs_in_a_window_are_guarded_because_only_new_values_are_computed():
             (Split("v0", "v0_o", "v0_i", factor, "shift_inwards"),),
             (ScheduledLoop("v0_i", mapping), ScheduledLoop("v0_o"), ScheduledLoop("v1")),
         )
-        for factor, mapping in ((16, "vectorized"), (24, "serial"))
+        for factor, mapping in ((lanes, "vectorized"), (tile, "serial"))
     )
-    tile, row = (Level("at", place["out"], 0, loop) for loop in ("v0_o", "v1"))
+    at_tile, at_row = (Level("at", place["out"], 0, loop) for loop in ("v0_o", "v1"))
     entries = [
         FuncSchedule(place["out"], ROOT, ROOT, stages=(tiles,)),
-        FuncSchedule(place["edge"], tile, row, stages=(vectors,)),
-        FuncSchedule(place["raw"], tile, tile, stages=(vectors,)),
+        FuncSchedule(place["raw"], at_tile, at_tile, stages=(vectors,)),
     ]
+    if slides:
+        entries.append(FuncSchedule(place["edge"], at_tile, at_row, stages=(vectors,)))
     chosen = {entry.func for entry in entries}
     entries += [
         FuncSchedule(i, Level("inline"), Level("inline"))
         for i in range(len(algorithm.funcs))
         if i not in chosen
     ]
-    bare = Schedule(algorithm.digest, "host", tuple(sorted(entries, key=lambda each: each.func)))
-    assert status(algorithm, bare) == "failed"  # few columns are new at first
+    entries.sort(key=lambda entry: entry.func)
+    return algorithm, Schedule(algorithm.digest, "host", tuple(entries))
+
+
+@pytest.mark.parametrize(
+    ("reach", "width", "tile", "lanes", "slides"),
+    [
+        (8, 8, 24, 16, True),  # only the first window is small
+        (50, 10, 32, 16, False),  # the last tile needs little, because coordinates are clamped
+        (120, 20, 64, 16, False),  # a single point at the left border needs 21 columns, others one
+    ],
+)
+def test_funcs_that_are_read_backwards_are_guarded(reach, width, tile, lanes, slides):
+    algorithm, bare = mirrored(reach, width, tile, lanes, slides)
+    assert status(algorithm, bare) == "failed"
     assert status(algorithm, any_size(bare, algorithm)) == "ok"

@@ -1,7 +1,8 @@
 """Compute the extents of each Func that are computed at a time under a schedule.
 
 A Func at root is computed completely at once. Of a Func at a consumer's loop, one iteration of that
-loop computes the region that it requires, except values kept from the previous iteration. Extents
+loop computes the region that it requires. Values that are kept from the previous iteration are not
+subtracted; `legality.sliding.partial_axes` names the dimensions where there may be some. Extents
 may be arrays of shape (N,), to evaluate N sizes of the outputs together.
 """
 
@@ -30,44 +31,29 @@ Place = tuple[int, int, str]
 class Computed:
     """The extents of every Func that are computed at a time.
 
+    All loops are at their first iteration, or at their last one with `last`. Both matter: where
+    coordinates are clamped, the region is smaller at one of the borders.
+
     Args:
         schedule: The schedule.
         analysis: The algorithm with the schedule's clones and without inlining, with the regions of
             the outputs and the values of parameters.
+        last: Whether loops are at their last iteration.
     """
 
-    def __init__(self, schedule: Schedule, analysis: Analysis) -> None:
+    def __init__(self, schedule: Schedule, analysis: Analysis, *, last: bool = False) -> None:
+        self._last = last
         self._algorithm = analysis.view.algorithm
         self._analysis = analysis
         self._entries = {entry.func: entry for entry in schedule.funcs}
         self._known: dict[int, Box | None] = {}
         # Cache per loop: several Funcs may be computed at one loop.
-        self._within: dict[tuple[int, int, str, int], dict[str, Box]] = {}
+        self._within: dict[Place, dict[str, Box]] = {}
 
     def extents(self, func: int) -> tuple[Bound, ...]:
         """Return the extents of a Func that are computed at a time; NaN if they are unknown.
 
         If stages of the consumer require different extents, each result is the smallest of them.
-        """
-        box = self._box(func)
-        if box is None:
-            return (math.nan,) * len(self._algorithm.funcs[func].args)
-        entry = self._entries[func]
-        extents = [interval.extent for interval in box]
-        if entry.store != entry.compute and entry.compute.kind == "at":
-            further = self._places(func, entry.compute, iterations=2)
-            if further is not None:
-                fresh = [b.extent - a.extent for a, b in zip(box, further, strict=True)]
-                extents = [
-                    np.where(np.asarray(new) > 0, np.minimum(new, old), old)
-                    for new, old in zip(fresh, extents, strict=True)
-                ]
-        return tuple(extents)
-
-    def wanted(self, func: int) -> tuple[Bound, ...]:
-        """Return the extents of a Func that one iteration of its compute level requires.
-
-        Values kept from the previous iteration are included. Unknown extents are NaN.
         """
         box = self._box(func)
         if box is None:
@@ -81,30 +67,28 @@ class Computed:
             if entry is None or entry.compute.kind != "at":
                 self._known[func] = self._analysis.regions.get(name)
             else:
-                self._known[func] = self._places(func, entry.compute, iterations=1)
+                self._known[func] = self._places(func, entry.compute)
         return self._known[func]
 
-    def _places(self, func: int, level: Level, iterations: int) -> Box | None:
-        """Return the box that 1 or 2 iterations of a loop require, the smallest over stages."""
+    def _places(self, func: int, level: Level) -> Box | None:
+        """Return the box that an iteration of a loop requires, the smallest over stages."""
         name = self._algorithm.funcs[func].name
         found: Box | None = None
         host = self._entries[level.func]
         for stage, nest in stage_schedules(self._algorithm, host):
             if any(loop.name == level.loop for loop in nest.loops):
-                place = level.func, stage.index, level.loop, iterations
+                place = level.func, stage.index, level.loop
                 if place not in self._within:
-                    self._within[place] = self._wanted(
-                        host, stage.index, nest, level.loop, iterations
-                    )
+                    self._within[place] = self._wanted(host, stage.index, nest, level.loop)
                 wanted = self._within[place]
                 if name in wanted:
                     found = _smaller(found, wanted[name])
         return found
 
     def _wanted(
-        self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str, iterations: int
+        self, host: FuncSchedule, stage: int, nest: StageSchedule, loop: str
     ) -> dict[str, Box]:
-        """Return the boxes that `iterations` of a loop require of all Funcs computed in it."""
+        """Return the boxes that an iteration of a loop requires of all Funcs computed in it."""
         box = self._box(host.func)
         func = self._algorithm.funcs[host.func]
         if box is None:
@@ -114,10 +98,11 @@ class Computed:
         names = {f"v{d}": arg for d, arg in enumerate(func.args)}
         names |= {f"r{i}": rvar.name for i, rvar in enumerate(definition.rvars)}
         whole = {loop: env[name].extent for loop, name in names.items() if name in env}
-        covered = _covered(nest, loop, whole, iterations)
+        covered = _covered(nest, loop, whole)
         for canonical, extent in covered.items():
             interval = env[names[canonical]]
-            env[names[canonical]] = Interval(interval.lo, interval.lo + extent - 1.0)
+            low = interval.hi - extent + 1.0 if self._last else interval.lo
+            env[names[canonical]] = Interval(low, low + extent - 1.0)
         wanted: dict[str, Box] = {}
         memo: dict[int, Interval] = {}
         for access in self._analysis.summaries(func.name)[stage].accesses:
@@ -135,16 +120,13 @@ class Computed:
         return wanted
 
 
-def _covered(
-    nest: StageSchedule, loop: str, whole: Mapping[str, Bound], iterations: int
-) -> dict[str, Bound]:
-    """Return the extents that a definition's loops cover in the given iterations of `loop`.
+def _covered(nest: StageSchedule, loop: str, whole: Mapping[str, Bound]) -> dict[str, Bound]:
+    """Return the extents that a definition's loops cover in one iteration of `loop`.
 
     Args:
         nest: The stage's nest.
         loop: A loop of the nest.
         whole: The extents of the definition's loops, by canonical name.
-        iterations: The number of iterations of `loop`.
     """
     extents: dict[str, Bound] = dict(whole)
     for change in nest.splits:
@@ -159,7 +141,7 @@ def _covered(
     covered: dict[str, Bound] = {
         name: extents[name] if name in inside else np.ones_like(extents[name]) for name in order
     }
-    covered[loop] = np.minimum(extents[loop], iterations)
+    covered[loop] = np.minimum(extents[loop], 1.0)
     for change in reversed(nest.splits):
         if isinstance(change, Split):
             outer, inner = covered.pop(change.outer), covered.pop(change.inner)

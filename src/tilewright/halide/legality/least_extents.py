@@ -8,6 +8,7 @@ A split of this dimension by at most 64 needs no second nest for small outputs.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.computed import Computed
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, parameters_used
+from tilewright.halide.ir.algorithm import Algorithm, Func, Parameter, Span, parameters_used
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.narrowed import narrowed
@@ -63,14 +64,14 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
     with np.errstate(invalid="ignore", over="ignore"):
         for n, symbols in enumerate(_settings(algorithm)):
             analysis = Analysis(View(algorithm), {}, symbols).with_boxes(points)
-            for each in (schedule, plain):
-                computed = Computed(each, analysis)
+            for each, last in itertools.product((schedule, plain), (False, True)):
+                computed = Computed(each, analysis, last=last)
                 for entry in schedule.funcs:
                     if entry.compute.kind == "inline":
                         continue
                     for d, extent in enumerate(computed.extents(entry.func)):
                         place, least = (entry.func, d), float(np.min(extent))
-                        if n == 0 and each is schedule:
+                        if n == 0 and each is schedule and not last:
                             found[place] = least
                         elif place in found:
                             found[place] = min(found[place], least)
@@ -84,14 +85,20 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
 
 
 def _single_points(func: Func, args: tuple[str, ...]) -> Iterator[Interval]:
-    """Yield, per dimension, one coordinate at each tried start, or the promised bounds if any."""
+    """Yield, per dimension, the coordinates to try, or the promised bounds if any.
+
+    They are the first and the last ones of the estimates: where coordinates are clamped, regions
+    are smaller at the borders.
+    """
     for arg in args:
         if arg in func.bounds:
             span = func.bounds[arg]
-            yield Interval(np.full_like(_STARTS, span.min), np.full_like(_STARTS, span.max))
+            count = 2 * len(_STARTS)
+            yield Interval(np.full(count, float(span.min)), np.full(count, float(span.max)))
         else:
-            first = (func.estimates[arg].min if arg in func.estimates else 0) + _STARTS
-            yield Interval(first, first)
+            span = func.estimates.get(arg, Span(0, len(_STARTS)))
+            at = np.concatenate([span.min + _STARTS, span.max - _STARTS])
+            yield Interval(at, at)
 
 
 def _settings(algorithm: Algorithm) -> Iterator[dict[str, float]]:

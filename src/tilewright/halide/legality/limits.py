@@ -59,7 +59,7 @@ def limited(schedule: Schedule, algorithm: Algorithm) -> Iterator[Limit]:
             yield limit
             continue
         with np.errstate(invalid="ignore"):
-            wanted = np.asarray(computed.wanted(limit.func)[limit.dimension])
+            wanted = np.asarray(computed.extents(limit.func)[limit.dimension])
             if not bool(np.all(wanted <= limit.number)):
                 yield limit
 

@@ -285,11 +285,13 @@ class _Sizes:
                 low = span.min + offsets
                 box.append(Interval(low, low + np.tile(extent, len(_OFFSETS)) - 1.0))
             boxes[name] = tuple(box)
-        computed = Computed(self._schedule, self._analysis(symbols or {}).with_boxes(boxes))
+        analysis = self._analysis(symbols or {}).with_boxes(boxes)
+        ends = [Computed(self._schedule, analysis, last=last) for last in (False, True)]
         shape = len(_OFFSETS), count
         result: dict[Axis, npt.NDArray[np.bool_]] = {}
         with np.errstate(invalid="ignore"):
             for (func, d), least in self._inner.items():
-                extent = np.broadcast_to(np.asarray(computed.extents(func)[d]), offsets.shape)
+                first, final = (np.asarray(end.extents(func)[d]) for end in ends)
+                extent = np.broadcast_to(np.minimum(first, final), offsets.shape)
                 result[func, d] = np.asarray((extent >= least).reshape(shape).all(axis=0))
         return result
