@@ -64,7 +64,7 @@ def least_extents(schedule: Schedule, algorithm: Algorithm) -> Mapping[tuple[int
     with np.errstate(invalid="ignore", over="ignore"):
         for n, symbols in enumerate(_settings(algorithm)):
             analysis = Analysis(View(algorithm), {}, symbols).with_boxes(points)
-            for each, last in itertools.product((schedule, plain), (False, True)):
+            for each, last in itertools.product(dict.fromkeys((schedule, plain)), (False, True)):
                 computed = Computed(each, analysis, last=last)
                 for entry in schedule.funcs:
                     if entry.compute.kind == "inline":
