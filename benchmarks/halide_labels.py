@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ SCHEMA = 1
 RANDOM = [f"random:{seed}" for seed in range(100)]
 SCHEDULES = 14  # of each pipeline
 MORE_SCHEDULES = 24  # of each program that is not random
-SECONDS = 4.0  # of rounds, for each pipeline
+SECONDS = 0.25  # of rounds, for each schedule
 ROUNDS = (3, 15)  # least and most
 SLOWEST = 12.0  # times the anchor's time; slower schedules are timed once
 LEAST_SAMPLE = 1e-3  # seconds; shorter runs are repeated within a sample
@@ -86,6 +87,8 @@ def work(name: str, count: int, seed: int, others: Path | None) -> None:
         try:
             runner = Runner(problem.candidate(Variant(schedule)).payload)
             entry["compile"] = round(time.process_time() - began, 3)
+            if built:
+                runner.share_buffers(built[0][1])
             if not runner.verify().ok and not runner.recheck().ok:
                 entry["status"] = "wrong"
         except Exception as error:
@@ -125,7 +128,7 @@ def timed(built: list[tuple[Data, Any]]) -> None:
     slow = {i for i, seconds in enumerate(once) if seconds > SLOWEST * once[0]}
     inner = [max(1, int(LEAST_SAMPLE / seconds)) for seconds in once]
     each = sum(max(s, LEAST_SAMPLE) for i, s in enumerate(once) if i not in slow)
-    rounds = int(min(max(SECONDS / each, ROUNDS[0]), ROUNDS[1]))
+    rounds = int(min(max(SECONDS * len(running) / each, ROUNDS[0]), ROUNDS[1]))
     ratios: list[list[float]] = [[] for _ in running]
     anchors = []
     for _ in range(rounds):
@@ -165,26 +168,32 @@ def started(name: str, args: argparse.Namespace) -> subprocess.Popen[str]:
     )
 
 
-def batch(names: list[str], args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-    """The processes of some pipelines, compiled; those that failed are left out, with a line."""
-    for name in names:
-        while args.quiet is not None and args.quiet.exists():
-            time.sleep(2.0)
-        process = started(name, args)
-        assert process.stdout is not None
-        late = threading.Timer(BUILD_SECONDS, process.kill)
-        late.start()
-        said = ""
-        for text in process.stdout:  # Halide's warnings come before
-            said = text.strip()
-            if said == "built":
-                break
-        late.cancel()
+def compiled(name: str, args: argparse.Namespace) -> subprocess.Popen[str] | None:
+    """The process of a pipeline, when it waits to be timed; a line is printed if it failed."""
+    while args.quiet is not None and args.quiet.exists():
+        time.sleep(2.0)
+    process = started(name, args)
+    assert process.stdout is not None
+    late = threading.Timer(BUILD_SECONDS, process.kill)
+    late.start()
+    said = ""
+    for text in process.stdout:  # Halide's warnings come before
+        said = text.strip()
         if said == "built":
-            yield name, process
-            continue
-        process.kill()
-        print(f"{name}: {said or 'the process ended'}", flush=True)
+            break
+    late.cancel()
+    if said == "built":
+        return process
+    process.kill()
+    print(f"{name}: {said or 'the process ended'}", flush=True)
+    return None
+
+
+def batch(names: list[str], args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """The processes of some pipelines, compiled; those that failed are left out."""
+    with ThreadPoolExecutor(args.jobs) as pool:
+        made = pool.map(lambda name: compiled(name, args), names)
+        yield from ((n, process) for n, process in zip(names, made, strict=True) if process)
 
 
 @contextlib.contextmanager
@@ -274,6 +283,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the random walks")
     parser.add_argument("--quiet", type=Path, help="a file that is there while timing")
     parser.add_argument("--waiting", type=int, default=WAITING, help="processes compiled at once")
+    parser.add_argument("--jobs", type=int, default=1, help="pipelines compiled side by side")
     parser.add_argument("--work-on", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work_on:

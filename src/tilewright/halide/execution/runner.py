@@ -71,6 +71,18 @@ class Runner:
         self._reference = payload.get("reference")
         self._tolerance = Tolerance(**payload.get("tolerance", {}))
 
+    def share_buffers(self, other: Runner) -> None:
+        """Take the outputs of another schedule's runner, and those inputs that have the same box.
+
+        Where many schedules of one pipeline stay compiled, this saves memory. Only one of the
+        runners may run at a time.
+        """
+        self._outputs = other._outputs
+        for i, buffer in enumerate(self._inputs.buffers):
+            if self._live.boxes[buffer.name] == other._live.boxes[buffer.name]:
+                self._live.images[buffer.name].set(other._live.images[buffer.name].get())
+                self._live.arrays[i] = other._live.arrays[i]
+
     def run(self) -> None:
         """Compute the outputs; on a device, only start the computation."""
         self._live.pipeline.realize(self._outputs, self._target)
