@@ -1,7 +1,7 @@
 """Find Funcs that slide in a way that Halide 21 compiles to wrong answers.
 
 A Func slides over a serial loop if it is stored outside and computed inside: an iteration computes
-only what is new (``SlidingWindow.cpp``). Two cases go wrong:
+only what is new (``SlidingWindow.cpp``). Three cases go wrong:
 
 * An iteration may have nothing new, because the region does not move (Halide then computes it in
   the first iteration only) or because coordinates are clamped. If the first stage has a split with
@@ -11,6 +11,10 @@ only what is new (``SlidingWindow.cpp``). Two cases go wrong:
 * The region of one Func moves along a loop, and that of another does not. To fill the first window,
   the loop starts earlier. The other Func is meant to be computed in its first iteration only, but
   that is now one in which it is not needed, so it is never computed.
+* Where the reader's last tile shifts inwards, an iteration has less that is new than a split of the
+  Func's first stage. If that split shifts inwards in the dimension along which the Func slides,
+  values of earlier iterations are computed again. What they read must still be there, but a Func
+  that is stored and computed in the same loop holds only what the new values read.
 
 Whether a region moves is judged by its coordinates: it does along a dimension if a coordinate
 depends on the loop. Values that are read from Funcs and images do not count as a dependence in the
@@ -57,6 +61,7 @@ class Sliding:
         if entry.func in self._loops:
             yield from self._updated_twice(entry)
             yield from self._never_computed(entry)
+            yield from self._read_too_early(entry)
 
     def _updated_twice(self, entry: FuncSchedule) -> Found:
         func = self._algorithm.funcs[entry.func]
@@ -91,6 +96,39 @@ class Sliding:
                     )
                     return
 
+    def _read_too_early(self, entry: FuncSchedule) -> Found:
+        func = self._algorithm.funcs[entry.func]
+        shifted = _shifted(entry.stages[0]) if entry.stages else set()
+        for loop in self._loops[entry.func] if shifted else ():
+            for d in sorted(shifted & self._moves(entry.func, loop, read=True)):
+                for other in sorted(self._read_by(entry.func) & self._inside(loop, entry.func)):
+                    if loop not in self._loops.get(other, ()):
+                        yield (
+                            "store",
+                            f"it slides over {self._named(loop)}, its first stage shifts inwards "
+                            f"along {func.args[d]}, and {self._algorithm.funcs[other].name}, which "
+                            "it reads, keeps nothing of earlier iterations: Halide would compute "
+                            "values again from what is gone; guard that split, or store it where "
+                            "it is computed",
+                        )
+                        return
+
+    def _inlined(self, func: int) -> bool:
+        entry = self._entries.get(func)
+        return entry is not None and entry.compute.kind == "inline"
+
+    def _read_by(self, func: int) -> set[int]:
+        """Return the Funcs that a Func reads, through inlined Funcs as well."""
+        found: set[int] = set()
+        pending = [self._algorithm.funcs[func].name]
+        while pending:
+            for name in self._algorithm.producers[pending.pop()]:
+                i = self._algorithm.order[name]
+                if i not in found and self._inlined(i):
+                    pending.append(name)
+                found.add(i)
+        return found
+
     def partial_axes(self) -> set[tuple[int, int]]:
         """Return the dimensions in which an iteration may need less of a Func than a whole window.
 
@@ -111,12 +149,16 @@ class Sliding:
                     found |= {(i, d) for d in self._moves(i, loop, read=True)}
         return found
 
-    def _inside(self, loop: Loop) -> set[int]:
-        """Return the Funcs that are computed inside a loop."""
+    def _inside(self, loop: Loop, outside: int | None = None) -> set[int]:
+        """Return the Funcs that are computed inside a loop, but not in the loops of `outside`."""
         return {
             func
             for func, paths in self._paths.prefixes.items()
-            if any((node.func, node.loop) == loop for path in paths for node in path)
+            if any(
+                any((node.func, node.loop) == loop for node in path)
+                and all(node.func != outside for node in path)
+                for path in paths
+            )
         }
 
     def _named(self, loop: Loop) -> str:
