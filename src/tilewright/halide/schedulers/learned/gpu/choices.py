@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["inline", "root", "block", "thread"]
@@ -34,6 +34,10 @@ MOST_THREADS = 1024  # per block, on every CUDA device
 MOST_SERIAL = 64  # iterations of one thread (paper)
 THREAD_DIMENSIONS = 3
 MOST_INLINED_CALLS = 255  # of a Func, per evaluation of its kernel's definition (paper)
+# Tiles from which descent starts: threads along the innermost dimension, and threads with serial
+# iterations along the next one (chosen).
+STARTING_THREADS = (16, 32, 64)
+STARTING_ROWS = ((1, 1), (1, 8), (4, 4), (16, 1), (16, 4))
 # The innermost dimension is the first of at least this extent (paper).
 FIRST_EXTENT = 16
 
@@ -74,6 +78,15 @@ class Choice:
     kind: Kind
     of: int = -1
     tile: Tile | None = None
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Compute the hash once: states are tuples of choices, and are looked up often."""
+        object.__setattr__(self, "_hash", hash((self.kind, self.of, self.tile)))
+
+    def __hash__(self) -> int:
+        """Return the hash of the fields."""
+        return self._hash
 
 
 INLINED = Choice("inline")
@@ -112,6 +125,25 @@ def first_dimension(extents: Sequence[float], output: bool) -> int:
         return -1
     large = [d for d, extent in enumerate(extents) if extent >= FIRST_EXTENT]
     return large[0] if large and not output else 0
+
+
+def starting_tiles(tile: Tile, extents: Sequence[float], first: int) -> list[Tile]:
+    """Return tiles of several shapes in the plane of `first` and the next dimension.
+
+    Other dimensions are as in `tile`.
+    """
+    others = [d for d, extent in enumerate(extents) if d != first and extent > 1]
+    across = next((d for d in others if extents[d] not in ODD_EXTENTS), -1)
+    found = []
+    for along in STARTING_THREADS:
+        for rows, each in STARTING_ROWS if across >= 0 else ((1, 1),):
+            threads, serial = list(tile.threads), list(tile.serial)
+            threads[first], serial[first] = min(along, int(extents[first])), 1
+            if across >= 0:
+                threads[across] = min(rows, int(extents[across]))
+                serial[across] = min(each, int(extents[across]))
+            found.append(Tile(tuple(serial), tuple(threads)))
+    return [each for each in dict.fromkeys(found) if each.legal]
 
 
 def usual_tile(extents: Sequence[float], first: int) -> Tile:

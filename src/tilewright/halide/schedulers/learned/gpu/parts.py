@@ -63,7 +63,7 @@ class PartFeatures:
         total: Bytes of all allocations in the part.
     """
 
-    rows: tuple[int, ...]
+    rows: npt.NDArray[np.intp]
     values: Table
     at_root: npt.NDArray[np.bool_]
     inlined: Mapping[int, Table]
@@ -140,7 +140,9 @@ class Parts:
         for i, row in enumerate(rows):
             feature = walk.of(self.pipeline.stages[row])
             values[i] = [feature[name] for name in NAMES]
-        return PartFeatures(tuple(rows), values, np.array(at_root, dtype=bool), inlined, total)
+        return PartFeatures(
+            np.array(rows, dtype=np.intp), values, np.array(at_root, dtype=bool), inlined, total
+        )
 
     def together(self, parts: Sequence[PartFeatures]) -> Table:
         """Return the features of all stages, shape (stages, features).
@@ -151,12 +153,12 @@ class Parts:
         for name, value in DEFAULTS.items():
             result[:, _AT[name]] = value
         total = sum(part.total for part in parts)
+        rows = np.concatenate([part.rows for part in parts])
+        result[rows] = np.concatenate([part.values for part in parts])
+        result[rows[:, np.newaxis], _TOTAL_STORED] = total
+        top = rows[np.concatenate([part.at_root for part in parts])]
+        result[top[:, np.newaxis], _TOTAL_AT_ROOT] = total
         for part in parts:
-            rows = list(part.rows)
-            result[rows] = part.values
-            result[np.ix_(rows, _TOTAL_STORED)] = total
-            top = [row for row, root in zip(rows, part.at_root, strict=True) if root]
-            result[np.ix_(top, _TOTAL_AT_ROOT)] = total
             for row, values in part.inlined.items():
                 before = result[row].copy()
                 result[row] = values

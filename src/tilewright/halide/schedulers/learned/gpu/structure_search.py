@@ -5,11 +5,13 @@ the blocks or threads of the kernel that reads it. Unlike in the paper, Funcs th
 yet are at root, so that all states are complete schedules; tiles are not decided Func by Func
 either, but improved for each kernel by coordinate descent, whose results are kept per kernel.
 
-1. A beam over the decisions, from a state with all Funcs at root and one with all inlined.
+1. Greedy decisions with usual tiles, from a state with all Funcs at root and one with as many
+   inlined as may be.
 2. Descent: each Func is moved elsewhere, and each tile is changed, while that lowers the prediction.
+3. A beam over the decisions with tuned tiles, and descent from its best state.
 
-The effort is a count of kernels whose features are computed, so that results do not depend on time;
-a limit of seconds can be set as well.
+The effort is a count of kernels whose features are computed, so that results do not depend on the
+time; a limit of seconds can be set as well.
 """
 
 from __future__ import annotations
@@ -29,10 +31,15 @@ from tilewright.halide.schedulers.learned.gpu.choices import (
     State,
     Tile,
     serial_sizes,
+    starting_tiles,
     thread_sizes,
 )
 from tilewright.halide.schedulers.learned.gpu.space import Kernel, Space, Structure
+from tilewright.halide.schedulers.learned.published.pipeline import FuncNode
 
+# Kernels whose features are computed, and as many more per Func (chosen: on examples/, the search
+# then takes about a tenth of the CPU seconds of the released one).
+KERNELS, KERNELS_PER_FUNC = 400, 20
 # Rounds of coordinate descent over the tiles of one kernel (chosen).
 ROUNDS = 3
 ROUNDS_MOVED = 1  # the same for a kernel that a move has changed
@@ -70,13 +77,13 @@ class Effort:
 
     Attributes:
         beam: States that are kept after each decision.
-        kernels: Kernels whose features are computed.
+        kernels: Kernels whose features are computed; None for `KERNELS` and `KERNELS_PER_FUNC`.
         seconds: CPU seconds; None for no limit. With a limit, results depend on the machine.
         passes: Most rounds of descent over all Funcs.
     """
 
-    beam: int = 8
-    kernels: int = 2_000
+    beam: int = 4
+    kernels: int | None = None
     seconds: float | None = None
     passes: int = 4
 
@@ -95,7 +102,11 @@ class StructureSearch:
         self.states = 0
         self._known: dict[State, float] = {}
         self._tiles: dict[Structure, Kernel] = {}
+        self._rounds: dict[Structure, int] = {}
         self._best_tile: dict[int, Choice] = {}
+        funcs = sum(not node.input for node in space.nodes)
+        usual = KERNELS + KERNELS_PER_FUNC * funcs
+        self.kernels = usual if effort.kernels is None else effort.kernels
         self._began = time.process_time()
 
     @property
@@ -103,7 +114,7 @@ class StructureSearch:
         """Whether a limit is reached."""
         limit = self.effort.seconds
         late = limit is not None and time.process_time() - self._began > limit
-        return late or self.space.evaluated >= self.effort.kernels
+        return late or self.space.evaluated >= self.kernels
 
     def run(self) -> list[tuple[float, State]]:
         """Return the best states, best first, with their predictions."""
@@ -171,8 +182,25 @@ class StructureSearch:
                 continue
             if choice.kind in ("block", "thread") and not space.possible(state, node, choice):
                 continue
-            moved = (*state[:place], choice, *state[place + 1 :])
-            yield space.repaired(moved, tiles)
+            moved = space.repaired((*state[:place], choice, *state[place + 1 :]), tiles)
+            yield moved
+            if choice.kind == "root":
+                yield from self._with_producers(moved, node)
+
+    def _with_producers(self, state: State, node: FuncNode) -> Iterator[State]:
+        """Yield the states in which one Func at root is computed in the blocks of its reader.
+
+        Together with the reader's own move, because the reader alone may only cost more at root.
+        """
+        for edge in node.stages[0].edges:
+            producer = edge.producer
+            choice = state[producer.position]
+            if choice is None or choice.kind != "root" or choice.tile is None:
+                continue
+            inside = Choice("block", node.position, Tile(choice.tile.serial))
+            if self.space.possible(state, producer, inside):
+                place = producer.position
+                yield (*state[:place], inside, *state[place + 1 :])
 
     def _root_choice(self, place: int) -> Choice:
         return self._best_tile.get(place) or self.space.at_root(place)
@@ -224,8 +252,12 @@ class StructureSearch:
         """Return the state with the tiles of one kernel improved by coordinate descent."""
         structure = kernel.structure
         if structure in self._tiles:
-            other = _with_kernel(state, self._tiles[structure])
-            return min(state, other, key=self.cost)
+            state = min(state, _with_kernel(state, self._tiles[structure]), key=self.cost)
+            if self._rounds[structure] >= rounds:
+                return state
+        self._rounds[structure] = rounds
+        if rounds == ROUNDS:
+            state = self._best_start(state, kernel)
         for _ in range(rounds):
             before = state
             for place in (kernel.root, *(place for place, _ in kernel.members)):
@@ -238,6 +270,18 @@ class StructureSearch:
         if not kernel.members:
             self._best_tile[kernel.root] = tuned.choice
         return state
+
+    def _best_start(self, state: State, kernel: Kernel) -> State:
+        """Return the state with the best of several shapes of a kernel's tile."""
+        place, choice = kernel.root, kernel.choice
+        assert choice.tile is not None
+        extents, first = self.space.extents(place), self.space.first[place]
+        trials = [
+            (*state[:place], replace(choice, tile=tile), *state[place + 1 :])
+            for tile in starting_tiles(choice.tile, extents, first)
+        ]
+        self._rate(trials)
+        return min((state, *trials), key=self.cost)
 
     def _axes(self, state: State, place: int) -> list[Axis]:
         """Return the extents of a Func's tile that can be changed, with the values to try."""
@@ -297,6 +341,7 @@ class StructureSearch:
                 if not node.input and not self.spent:
                     moved = self._moved(state, node.position)
                     state = min((state, *moved), key=self.cost)
+            state = self._tuned(state)
             for kernel in self.space.kernels(state):
                 if kernel.choice.tile is not None:
                     state = self._exchanged(state, kernel.root)
