@@ -20,7 +20,7 @@ scheduler. Four schedules of ours are rated:
 Each is a geometric mean, over the programs for which the plugin found a schedule, of our cost
 over the plugin's; ``_low`` and ``_high`` are its 95% bootstrap interval over programs, and
 ``_held_out`` is the mean over ``strangers/`` alone. ``search_ratio`` keys are the same for CPU
-seconds, and ``search_seconds_of_plugin`` keys the ratio of the sums of CPU seconds: where the plugin
+seconds, ``search_seconds_of_plugin`` keys the ratio of the sums of CPU seconds: where the plugin
 takes milliseconds, no search in Python can take a tenth, but such programs hardly count in a sum.
 A schedule of ours without published features counts as a failure; where the plugin has no
 schedule, ours are not rated.

@@ -19,6 +19,8 @@ from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
     Level,
+    Mapping,
+    Partition,
     ScheduledLoop,
     Split,
     StageSchedule,
@@ -29,7 +31,7 @@ from tilewright.halide.schedulers.learned.gpu.choices import Tile
 
 # Serial loops of a thread are unrolled up to this many iterations (paper, Section 6.5).
 MOST_UNROLLED = 16
-NEVER = "never"  # loops inside kernels are not partitioned: threads of a warp would diverge
+NEVER: Partition = "never"  # loops inside kernels are not partitioned: threads of a warp would diverge
 
 
 class Nest:
@@ -112,8 +114,10 @@ class Nest:
 
     def _kernel(self, stage: Stage) -> StageSchedule:
         splits: list[Split | Fuse] = []
-        serial, threads, blocks = [], [], []
-        counts = []
+        serial: list[str] = []
+        threads: list[str] = []
+        blocks: list[str] = []
+        counts: list[int] = []
         for place, (d, loop) in enumerate(self._dimensions(stage)):
             s, t = self.tile.serial[d], self.tile.threads[d]
             counts.append(math.ceil(self.extents[d] / (s * t)))
@@ -141,7 +145,9 @@ class Nest:
 
     def _per_block(self, stage: Stage) -> StageSchedule:
         splits: list[Split | Fuse] = []
-        serial, threads, outside = [], [], []
+        serial: list[str] = []
+        threads: list[str] = []
+        outside: list[str] = []
         for d, loop in self._dimensions(stage):
             s, t = self.tile.serial[d], math.ceil(self.extents[d] / self.tile.serial[d])
             # Halide may not see that the region is as large in all blocks: threads are limited.
@@ -161,7 +167,8 @@ class Nest:
     def _per_thread(self, stage: Stage) -> StageSchedule:
         pure = [loop for _, loop in self._dimensions(stage)]
         few = math.prod(self.extents) <= MOST_UNROLLED
-        inside = [ScheduledLoop(loop, "unrolled" if few else "serial", NEVER) for loop in pure]
+        mapping: Mapping = "unrolled" if few else "serial"
+        inside = [ScheduledLoop(loop, mapping, NEVER) for loop in pure]
         return StageSchedule((), (*inside, *self._reductions(stage)))
 
     def _stage(
@@ -173,7 +180,7 @@ class Nest:
         outside: Sequence[str],
         blocks: Sequence[str],
     ) -> StageSchedule:
-        inner = "unrolled" if self._unrolls() else "serial"
+        inner: Mapping = "unrolled" if self._unrolls() else "serial"
         loops = (
             *(ScheduledLoop(name, inner, NEVER) for name in serial),
             *self._reductions(stage),

@@ -207,13 +207,13 @@ class _PartWalk(GpuWalk):
 
     def __init__(self, nest: PartNest, limits: GpuLimits, parts: Parts) -> None:
         super().__init__(nest, limits, as_released=True)
-        self._kept = parts
+        self._kept, self._part = parts, nest
         for node in nest.pipeline.nodes:
             self.found.setdefault((node.id, 0), {**_BLANK, "num_realizations": 1.0})
 
     def walked(self) -> float:
         """Walk over the nest; return the bytes of its allocations."""
-        for node in self.nest.placed:
+        for node in self._part.placed:
             self.found.pop((node.id, 0), None)
         return float(self._level(self.nest.root, 1.0, 1.0))
 

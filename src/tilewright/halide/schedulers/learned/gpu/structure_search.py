@@ -7,7 +7,7 @@ either, but improved for each kernel by coordinate descent, whose results are ke
 
 1. Greedy decisions with usual tiles, from a state with all Funcs at root and one with as many
    inlined as may be.
-2. Descent: each Func is moved elsewhere, and each tile is changed, while that lowers the prediction.
+2. Descent: each Func is moved elsewhere, and each tile is changed, while the prediction falls.
 3. A beam over the decisions with tuned tiles, and descent from its best state.
 
 The effort is a count of kernels whose features are computed, so that results do not depend on the
@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,8 @@ from tilewright.halide.schedulers.learned.gpu.choices import (
 from tilewright.halide.schedulers.learned.gpu.space import Kernel, Space, Structure
 from tilewright.halide.schedulers.learned.published.pipeline import FuncNode
 
-# Kernels whose features are computed, and as many more per Func (chosen: on examples/, the search
-# then takes about a tenth of the CPU seconds of the released one).
+# Kernels whose features are computed, and as many more per Func (chosen: about a second
+# for a dozen Funcs).
 KERNELS, KERNELS_PER_FUNC = 400, 20
 # Rounds of coordinate descent over the tiles of one kernel (chosen).
 ROUNDS = 3
@@ -46,7 +46,7 @@ ROUNDS_MOVED = 1  # the same for a kernel that a move has changed
 # States with a larger ratio of their prediction to that of the state before are not tuned (chosen).
 WORTH_TUNING = 1.25
 # The predictions of tables of features, shape (N, stages, features), in milliseconds.
-Costs = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]
+Costs = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,9 @@ class StructureSearch:
             readers = space.kernels_reading(state, node)
             if len(readers) == 1:
                 serial = tile.tile.serial if tile.tile else ()
-                ones = (1,) * len(serial)
-                options += [
-                    Choice(kind, min(readers), Tile(shape))
-                    for kind, shapes in (("block", {ones, serial}), ("thread", {ones}))
-                    for shape in sorted(shapes)
-                ]
+                ones, of = (1,) * len(serial), min(readers)
+                options += [Choice("block", of, Tile(s)) for s in sorted({ones, serial})]
+                options.append(Choice("thread", of, Tile(ones)))
         tiles = self._roots(state)
         for choice in options:
             if choice.kind == now.kind and choice.of == now.of:
