@@ -31,7 +31,9 @@ from tilewright.halide.schedulers.learned.gpu.choices import Tile
 
 # Serial loops of a thread are unrolled up to this many iterations (paper, Section 6.5).
 MOST_UNROLLED = 16
-NEVER: Partition = "never"  # loops inside kernels are not partitioned: threads of a warp would diverge
+NEVER: Partition = (
+    "never"  # loops inside kernels are not partitioned: threads of a warp would diverge
+)
 
 
 class Nest:

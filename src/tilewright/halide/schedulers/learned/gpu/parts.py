@@ -28,8 +28,13 @@ from tilewright.halide.schedulers.learned.published.gpu_features import (
     strahler,
 )
 from tilewright.halide.schedulers.learned.published.gpu_levels import GpuNest
-from tilewright.halide.schedulers.learned.published.levels import LevelNode, Region, StageSite
-from tilewright.halide.schedulers.learned.published.pipeline import FuncNode, Pipeline, Spans
+from tilewright.halide.schedulers.learned.published.levels import LevelNode, StageSite
+from tilewright.halide.schedulers.learned.published.pipeline import (
+    FuncNode,
+    Pipeline,
+    Region,
+    Spans,
+)
 
 Table = npt.NDArray[np.float32]
 _AT = {name: i for i, name in enumerate(NAMES)}
