@@ -335,7 +335,7 @@ def _fits(threads: Sequence[Sequence[int]]) -> bool:
     if any(len(counts) > THREAD_DIMENSIONS for counts in threads):
         return False
     padded = [[*counts, 1, 1, 1][:THREAD_DIMENSIONS] for counts in threads]
-    most = [max(sizes) for sizes in zip(*padded, strict=True)]
+    most: list[int] = [max(sizes) for sizes in zip(*padded, strict=True)]
     return math.prod(most) <= MOST_THREADS
 
 
