@@ -61,11 +61,7 @@ def plan_learned(
     Raises:
         TilewrightError: the task is for OpenCL, for any GPU if `auto` is set, or has several sizes.
     """
-    name = "auto" if auto else "learned"
-    if task.gpu and (auto or "cuda" not in task.target.split("-")):
-        raise TilewrightError(NO_GPU.format(name, task.target))
-    if task.smaller:
-        raise TilewrightError(ONE_SIZE.format(name))
+    _refuse_others(task, auto)
     if task.gpu:
         return plan_released(task, k=k)
     analytic = plan(task, k=max(k, SEEDS))
@@ -93,6 +89,15 @@ def plan_learned(
     effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
     found[0] = replace(found[0], notes=(*found[0].notes, f"Learned scheduler: {effort_note}"))
     return found
+
+
+def _refuse_others(task: Task, auto: bool) -> None:
+    """Raise an error if there is no model for a task's target, or the task has several sizes."""
+    name = "auto" if auto else "learned"
+    if task.gpu and (auto or "cuda" not in task.target.split("-")):
+        raise TilewrightError(NO_GPU.format(name, task.target))
+    if task.smaller:
+        raise TilewrightError(ONE_SIZE.format(name))
 
 
 def planned_state(
