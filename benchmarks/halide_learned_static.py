@@ -5,20 +5,24 @@ the plugin Anderson2021 makes its schedule for an A100, with its default setting
 CPU seconds. Its cost and those of our schedules are computed by the published features and network
 with the weights in the plugin (`tilewright.halide.schedulers.learned.published`).
 
-The learned scheduler supports only CPUs, so there are no CUDA schedules of it to count failures,
-launches, grids or spills of; ``halide_cuda_static`` does so for the analytic scheduler. Three
-schedules of ours are rated:
+Nothing is compiled: ``halide_cuda_static`` counts launches, grids and spills of the analytic
+scheduler. Four schedules of ours are rated:
 
 - ``released_model_score``: the analytic scheduler's one-shot schedule;
 - ``released_model_score_plans``: that of the analytic scheduler's plans (8 per fusion mode) which
   the released network likes best;
 - ``released_model_score_tuned``: the same, with factors tuned by coordinate descent for the
-  network's prediction (`tilewright.halide.search.published_model`).
+  network's prediction (`tilewright.halide.search.published_model`);
+- ``released_model_score_search``: that of the learned scheduler's search over whole loop nests by
+  the network (`tilewright.halide.schedulers.learned.gpu`). ``search_refused`` counts those that
+  Halide does not lower, or launches with too many threads.
 
 Each is a geometric mean, over the programs for which the plugin found a schedule, of our cost
 over the plugin's; ``_low`` and ``_high`` are its 95% bootstrap interval over programs, and
 ``_held_out`` is the mean over ``strangers/`` alone. ``search_ratio`` keys are the same for CPU
-seconds. A schedule of ours without published features counts as a failure; where the plugin has no
+seconds, ``search_seconds_of_plugin`` keys the ratio of the sums of CPU seconds: where the plugin
+takes milliseconds, no search in Python can take a tenth, but such programs hardly count in a sum.
+A schedule of ours without published features counts as a failure; where the plugin has no
 schedule, ours are not rated.
 """
 
@@ -33,6 +37,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import common
@@ -43,7 +48,7 @@ import halide_learned_search
 GPU = halide_cuda_static.GPU
 PEER = halide_cuda_static.PEER
 # Our schedules, by the suffix of their keys.
-KINDS = {"oneshot": "", "plans": "_plans", "tuned": "_tuned"}
+KINDS = {"oneshot": "", "plans": "_plans", "tuned": "_tuned", "search": "_search"}
 
 
 def task_of(name: str) -> Any:
@@ -90,6 +95,29 @@ def ours(name: str) -> dict[str, Any]:
     return found
 
 
+def learned(name: str) -> dict[str, Any]:
+    """In a process of its own: the schedule of the learned scheduler's search."""
+    import tilewright.halide.schedulers.learned.gpu.scheduler as scheduler
+    from tilewright.halide.execution.lowering import refusal
+    from tilewright.halide.schedulers.registry import device_limits, why_illegal
+
+    task = task_of(name)
+    model = model_of(task)
+    began = time.process_time()
+    found = scheduler.searched(model)
+    seconds = time.process_time() - began
+    if not found:
+        return {"milliseconds": None, "cpu_seconds": seconds}
+    best = found[0].schedule
+    limits = device_limits(task)
+    return {
+        "milliseconds": model.milliseconds(best),  # by the whole schedule, not by parts
+        "cpu_seconds": seconds,
+        "illegal": why_illegal(best, task),
+        "refusal": refusal(best, task.algorithm, limits.threads_per_block),
+    }
+
+
 def rated(name: str, made: dict[str, Any]) -> dict[str, Any]:
     """The plugin's schedule: how its search ended, and its cost."""
     from tilewright.halide.frontend.given import read_schedule
@@ -101,8 +129,10 @@ def rated(name: str, made: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict[str, Any]:
-    """Everything about one program."""
+def row_of(
+    name: str, pieces: common.Pieces, peer_pieces: common.Pieces, kept: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything about one program; `kept` has our other schedules of an earlier run, if any."""
     import dataclasses
 
     from tilewright.halide.execution.session import make_inputs
@@ -120,8 +150,20 @@ def row_of(name: str, pieces: common.Pieces, peer_pieces: common.Pieces) -> dict
         peer = common.peer_schedules(peer_pieces, task, inputs, only=(PEER,))[PEER]
         row["plugin"] = rated(name, dataclasses.asdict(peer))
     if "milliseconds" in row["plugin"]:
-        row["ours"] = pieces.get(name, run)
+        search = partial(halide_cuda_static.child, "learned", name, script=__file__)
+        row["ours"] = {**(kept or pieces.get(name, run))}
+        row["ours"]["search"] = pieces.get(f"{name}-search", search)
     return row
+
+
+def earlier(results: Path) -> dict[str, Any]:
+    """Our schedules in the result of an earlier run, without those of the search, by program."""
+    found = json.loads((results / "halide_learned_static.json").read_text())
+    kinds = {"status", *KINDS} - {"search"}
+    return {
+        row["program"]: {kind: row["ours"][kind] for kind in kinds if kind in row["ours"]}
+        for row in found["rows"]
+    }
 
 
 def compared(rows: Sequence[dict[str, Any]], kind: str, key: str) -> list[float]:
@@ -145,6 +187,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "programs": len(rows),
         "failures": len(lacking),
+        "search_refused": sum(bool(o.get("search", {}).get("refusal")) for o in own),
+        "search_illegal": sum(bool(o.get("search", {}).get("illegal")) for o in own),
         "plugin_status": dict(Counter(row["plugin"]["status"] for row in rows)),
     }
     for kind, suffix in KINDS.items():
@@ -159,6 +203,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         found[f"{key}_programs"] = len(costs)
         seconds = compared(rows, kind, "cpu_seconds")
         found[f"search_ratio{suffix}"] = common.geometric_mean(seconds)
+        both = [row for row in rows if row["ours"].get(kind, {}).get("cpu_seconds")]
+        total = sum(row["plugin"]["cpu_seconds"] for row in both)
+        spent = sum(row["ours"][kind]["cpu_seconds"] for row in both)
+        found[f"search_seconds_of_plugin{suffix}"] = spent / total if total else None
     return found
 
 
@@ -167,17 +215,23 @@ def main() -> None:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"  # one core; set before NumPy is imported
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(ours(sys.argv[3])))
+        print(json.dumps({"ours": ours, "learned": learned}[sys.argv[2]](sys.argv[3])))
         return
     parser = common.arguments(__doc__.splitlines()[0], halide_features.PROGRAMS)
     parser.add_argument("--kept-peers", action="store_true", help="start no searches of the plugin")
+    parser.add_argument(
+        "--kept-ours",
+        action="store_true",
+        help="take all our schedules but those of the search from the result that is there",
+    )
     args = parser.parse_args()
     pieces = common.Pieces(args.work, "halide_learned_static", args.fresh)
     kind = halide_learned_search.Kept if args.kept_peers else common.Pieces
     peer_pieces = kind(args.work, "peers", args.fresh, ours=False)
     rows = []
+    known = earlier(args.results) if args.kept_ours else {}
     for name in common.chosen(args, halide_features.PROGRAMS):
-        row = row_of(name, pieces, peer_pieces)
+        row = row_of(name, pieces, peer_pieces, known.get(name, {}))
         rows.append(row)
         costs = [row["ours"].get(kind, {}).get("milliseconds") for kind in KINDS]
         theirs = row["plugin"].get("milliseconds")

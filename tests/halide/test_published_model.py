@@ -10,12 +10,13 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.learned.published import gpu_model
+from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel
 from tilewright.halide.schedulers.learned.published.weights import embedded_weights
 from tilewright.halide.schedulers.registry import Fusion, device_limits, plan
 from tilewright.halide.schedulers.task import make_task
-from tilewright.halide.search import published_model
 from tilewright.halide.search.factors import structure
-from tilewright.halide.search.published_model import PublishedGpuModel, preferred
+from tilewright.halide.search.published_model import preferred
 
 PIPELINE = "examples/unsharp.py:unsharp"
 PLANS = 3
@@ -68,7 +69,7 @@ def test_the_same_task_gives_the_same_schedule(task, model):
 
 
 def test_a_schedule_without_features_is_never_preferred(model, planned, monkeypatch):
-    features = published_model.gpu_features
+    features = gpu_model.gpu_features
     best = preferred(model, plans=PLANS, starts=0).schedule
 
     def refusing(pipeline, schedule, **options):
@@ -76,7 +77,7 @@ def test_a_schedule_without_features_is_never_preferred(model, planned, monkeypa
             raise ScheduleError("a fused loop that is split")
         return features(pipeline, schedule, **options)
 
-    monkeypatch.setattr(published_model, "gpu_features", refusing)
+    monkeypatch.setattr(gpu_model, "gpu_features", refusing)
     fresh = PublishedGpuModel(model.task, model.weights)
     assert fresh.rated(best).milliseconds == math.inf
     assert preferred(fresh, plans=PLANS, starts=0).schedule != best

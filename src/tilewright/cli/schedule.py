@@ -38,9 +38,9 @@ def add_parser(commands: Any) -> None:
             "in overlapping tiles, or also inside the loops of a thread",
             "--objective time|sioutas = time": "what the search for a GPU minimises: the predicted "
             "time, or the cost of Sioutas et al. 2020, as published",
-            "--scheduler analytic|learned|auto = analytic": "for CPUs: the analytic search, a beam "
-            "search with a learned cost model, or (auto) the latter's best where it expects a "
-            "clear gain",
+            "--scheduler analytic|learned|auto = analytic": "the analytic search, a beam search "
+            "with a learned cost model (for CUDA: the released one of Anderson 2021), or, for CPUs "
+            "only, the latter's best where it expects a clear gain (auto)",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
             "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule; "
             "with --mode top for CUDA: do not ask ptxas which schedules spill registers",

@@ -239,7 +239,8 @@ def _measured(
         return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}
     from tilewright.halide.search.autotune import measure_tuned
 
-    learned = groups.planning.scheduler != "analytic"
+    # The search over structures by measurements has moves for CPUs only.
+    learned = groups.planning.scheduler != "analytic" and not task.gpu
     return measure_tuned(
         session,
         planned,

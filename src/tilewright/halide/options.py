@@ -44,7 +44,8 @@ class Planning:
         objective: on GPUs, what the search minimises: the predicted ``time``, or the cost in
             Sioutas 2020 (``sioutas``).
         scheduler: ``analytic``; ``learned``: a beam search from the analytic schedules over a
-            larger space, with a cost model corrected by measurements (CPUs only); or ``auto``:
+            larger space, with a cost model corrected by measurements (for CUDA, a search by the
+            released model of Anderson 2021); or ``auto``, for CPUs only:
             the best analytic schedule, unless the learned model expects a clear gain. In mode
             ``tune``, ``learned`` and ``auto`` also measure other structures before tuning.
         existing: how to treat Funcs that are already scheduled. ``refuse``: raise an error.

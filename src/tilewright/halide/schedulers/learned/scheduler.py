@@ -1,4 +1,7 @@
-"""The learned scheduler: beam search from the analytic schedules with the learned cost model."""
+"""The learned scheduler: beam search from the analytic schedules with the learned cost model.
+
+For CUDA, it is the search of `tilewright.halide.schedulers.learned.gpu`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
+from tilewright.halide.schedulers.learned.gpu.scheduler import plan_released
 from tilewright.halide.schedulers.learned.sampling import SEEDS
 from tilewright.halide.schedulers.registry import naive, plan, sized, why_illegal
 from tilewright.halide.schedulers.task import Task
@@ -21,8 +25,8 @@ from tilewright.halide.schedulers.task import Task
 # Maximum number of states to adapt to all sizes and to check, per requested schedule.
 TRIED = 6
 NO_GPU = (
-    "scheduler={0!r} supports only CPUs, because its model has no GPU: use scheduler='analytic' "
-    "for the target {1!r}"
+    "scheduler={0!r} has no model for the target {1!r}: use scheduler='analytic', or, for CUDA, "
+    "scheduler='learned'"
 )
 ONE_SIZE = (
     "scheduler={0!r} supports only one size: give one estimate of each name, or use "
@@ -50,16 +54,16 @@ def plan_learned(
             faster by more than its uncertainty.
         seed: the seed of the search.
         effort: the limits of the search.
-        model: the learned model, by default the shipped one.
+        model: the learned model, by default the shipped one. For CUDA, the model is the released
+            network of Anderson 2021, and `least_analytic`, `seed`, `effort` and `model` do not
+            apply.
 
     Raises:
-        TilewrightError: the task is for a GPU or has several sizes.
+        TilewrightError: the task is for OpenCL, for any GPU if `auto` is set, or has several sizes.
     """
-    name = "auto" if auto else "learned"
+    _refuse_others(task, auto)
     if task.gpu:
-        raise TilewrightError(NO_GPU.format(name, task.target))
-    if task.smaller:
-        raise TilewrightError(ONE_SIZE.format(name))
+        return plan_released(task, k=k)
     analytic = plan(task, k=max(k, SEEDS))
     starts = {exact_size(each.schedule): each for each in analytic}
     search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
@@ -85,6 +89,15 @@ def plan_learned(
     effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
     found[0] = replace(found[0], notes=(*found[0].notes, f"Learned scheduler: {effort_note}"))
     return found
+
+
+def _refuse_others(task: Task, auto: bool) -> None:
+    """Raise an error if there is no model for a task's target, or the task has several sizes."""
+    name = "auto" if auto else "learned"
+    if task.gpu and (auto or "cuda" not in task.target.split("-")):
+        raise TilewrightError(NO_GPU.format(name, task.target))
+    if task.smaller:
+        raise TilewrightError(ONE_SIZE.format(name))
 
 
 def planned_state(

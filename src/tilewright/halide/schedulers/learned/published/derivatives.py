@@ -102,6 +102,12 @@ def _dot(row: Sequence[Entry], column: Sequence[Entry], lossy: bool) -> Entry:
 
 def _lossy_step(total: Entry, a: Entry, b: Entry) -> Entry:
     """Return total + a * b as in `lossy_sum`, where the product is not a reduced fraction."""
+    # Most entries are these two objects; fractions are slow to compare, multiply and add.
+    if a is ZERO or b is ZERO:
+        return total if total is None or total.denominator & 1 else None
+    if total is ZERO and (a is ONE or b is ONE):
+        other = b if a is ONE else a
+        return other if other is None or other.denominator & 1 else None
     if a == 0 or b == 0:
         return lossy_sum(total, ZERO)
     if total is None or a is None or b is None:

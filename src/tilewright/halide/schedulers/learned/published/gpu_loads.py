@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tilewright.halide.analysis.bounds import Bound
 from tilewright.halide.schedulers.learned.published.derivatives import Jacobian, entry, through
@@ -134,6 +135,10 @@ class _Load:
     count: int
 
 
+# Per read of a Func that is not inlined: the path of reads to it, and its loads.
+Accesses: TypeAlias = list[tuple[tuple[FuncReads, ...], list[_Load]]]
+
+
 class LoadWalk:
     """Finds the loads of a stage at one level.
 
@@ -168,24 +173,45 @@ class LoadWalk:
         scale = self._serial_extents() if innermost and self.stage.loops else ()
         if innermost and self.stage.node.dimensions:
             self._stores(scale)
+        done: set[int] = set()
+        for chain, loads in self._accesses(scale):
+            producer = chain[-1].producer
+            if innermost:
+                self._count(loads, chain)
+            if producer.id not in done:
+                done.add(producer.id)
+                self._footprint(producer)
+        return self.result
+
+    def _accesses(self, scale: tuple[float, ...]) -> Accesses:
+        """Return the loads of Funcs that are not inlined, by the path that reaches them.
+
+        They are kept for further schedules with the same inlined Funcs.
+        """
+        if not self.level.innermost:
+            return self._found_accesses(scale)
+        key = self.stage.node.id, self.stage.index, frozenset(self.level.inlined), scale
+        known = self.nest.pipeline.accesses
+        if key not in known:
+            known[key] = self._found_accesses(scale)
+        found: Accesses = known[key]
+        return found
+
+    def _found_accesses(self, scale: tuple[float, ...]) -> Accesses:
+        innermost = self.level.innermost
+        found: Accesses = []
         listed: list[_Load] = []
         pending: list[tuple[StageNode, tuple[FuncReads, ...]]] = [(self.stage, ())]
-        done: set[int] = set()
         while pending:
             reader, chain = pending.pop()
             for edge in reader.edges:
-                site = self.nest.sites[edge.producer.id, 0]
                 if innermost:
                     listed = self._listed(listed, reader, edge, scale)
-                if site.inlined:
+                if self.nest.sites[edge.producer.id, 0].inlined:
                     pending.append((edge.producer.stages[0], (*chain, edge)))
                     continue
-                if innermost:
-                    self._count([x for x in listed if x.node is edge.producer], (*chain, edge))
-                if edge.producer.id not in done:
-                    done.add(edge.producer.id)
-                    self._footprint(edge.producer)
-        return self.result
+                found.append(((*chain, edge), [x for x in listed if x.node is edge.producer]))
+        return found
 
     def _serial_extents(self) -> tuple[float, ...]:
         """Return the iterations of each loop inside the threads."""
@@ -229,8 +255,9 @@ class LoadWalk:
         site = self.nest.sites[producer.id, 0]
         dim = 0 if producer.input or site.produce is None else site.produce.vector_dim
         stored = self.nest.region_at(site.store, producer).required
+        sizes: dict[tuple[float, ...], float] = {}
         for load in loads:
-            points = self._points(load, chain, memory, dim)
+            points = self._points(load, chain, memory, dim, sizes)
             found = self._transactions(memory, producer, load.thread, stored, dim, points)
             self.result.loads[memory].add(found)
 
@@ -270,9 +297,17 @@ class LoadWalk:
         return tuple(steps)
 
     def _points(
-        self, load: _Load, chain: tuple[FuncReads, ...], memory: str, innermost: int
+        self,
+        load: _Load,
+        chain: tuple[FuncReads, ...],
+        memory: str,
+        innermost: int,
+        sizes: dict[tuple[float, ...], float],
     ) -> float:
-        """Return the distinct points of a load that one thread reads."""
+        """Return the distinct points of a load that one thread reads.
+
+        `sizes` keeps the points that tiles of the innermost loops read along the path `chain`.
+        """
         producer = chain[-1].producer
         unrolled = float(self.feature["unrolled_loop_extent"]) > 1
         tile = [1.0] * len(self.stage.loops)
@@ -286,10 +321,13 @@ class LoadWalk:
                 tile[i] = extent
             else:
                 repeated *= extent
-        region = 1.0
-        for span in self._along(chain, tile):
-            region *= float(span.extent)
-        points, most = region * repeated, load.count * every
+        shape = tuple(tile)
+        if shape not in sizes:
+            region = 1.0
+            for span in self._along(chain, tile):
+                region *= float(span.extent)
+            sizes[shape] = region
+        points, most = sizes[shape] * repeated, load.count * every
         if most <= points:
             points = most
             vector = self._vector(load.serial, producer, innermost) if memory == "shared" else 1

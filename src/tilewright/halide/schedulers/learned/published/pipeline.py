@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -208,6 +208,7 @@ class Pipeline:
     def __init__(self, algorithm: Algorithm, vector_bytes: int, lossy: bool = False) -> None:
         self.algorithm = algorithm
         self.lossy = lossy
+        self.accesses: dict[object, Any] = {}  # kept by `gpu_loads`
         view = View(algorithm)
         self.boxes = estimated_boxes(view)
         self.analysis = Analysis(view, self.boxes, algorithm.symbols)
