@@ -139,7 +139,7 @@ def row_of(
 
     task = task_of(name)
     run = partial(halide_cuda_static.child, "ours", name, script=__file__)
-    row = {
+    row: dict[str, Any] = {
         "program": name,
         "held_out": name not in common.PROGRAMS,
         "ours": {},

@@ -18,9 +18,9 @@ def row(program, ours, theirs, held_out=False):
 
 def test_costs_are_ratios_to_the_plugins():
     rows = [
-        row("blur", (4.0, 2.0, 1.0), 2.0),
-        row("stranger_haar", (2.0, 2.0, 1.0), 2.0, held_out=True),
-        row("harris", (1.0, 1.0, 1.0), None),
+        row("blur", (4.0, 2.0, 1.0, 0.5), 2.0),
+        row("stranger_haar", (2.0, 2.0, 1.0, 1.0), 2.0, held_out=True),
+        row("harris", (1.0, 1.0, 1.0, 1.0), None),
     ]
     found = halide_learned_static.summary(rows)
     assert found["released_model_score"] == pytest.approx(2**0.5)
@@ -29,6 +29,7 @@ def test_costs_are_ratios_to_the_plugins():
     assert found["released_model_score_held_out"] == pytest.approx(1.0)
     assert found["released_model_score_plans"] == pytest.approx(1.0)
     assert found["released_model_score_tuned"] == pytest.approx(0.5)
+    assert found["released_model_score_search"] == pytest.approx(0.125**0.5)
     assert found["released_model_score_programs"] == 2
     assert found["search_ratio"] == pytest.approx(0.25)
     assert found["plugin_status"] == {"ok": 2, "timeout": 1}
@@ -36,8 +37,8 @@ def test_costs_are_ratios_to_the_plugins():
 
 
 def test_a_schedule_without_features_or_a_crash_is_a_failure():
-    rows = [row("blur", (None, 2.0, 1.0), 2.0)]
-    rows.append({**row("harris", (1, 1, 1), 1.0), "ours": {"status": "failed", "message": "gone"}})
+    rows = [row("blur", (None, 2.0, 1.0, 1.0), 2.0)]
+    rows.append({**row("harris", (1, 1, 1, 1), 1.0), "ours": {"status": "failed", "message": "gone"}})
     found = halide_learned_static.summary(rows)
     assert found["failures"] == 1 + len(halide_learned_static.KINDS)
     assert found["released_model_score"] is None

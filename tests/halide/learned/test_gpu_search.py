@@ -14,14 +14,14 @@ from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned.gpu import scheduler as gpu_scheduler
 from tilewright.halide.schedulers.learned.gpu.choices import (
     INLINED,
-    Choice,
+    Placement,
     Tile,
     starting_tiles,
     usual_tile,
 )
 from tilewright.halide.schedulers.learned.gpu.scheduler import plan_released, searched
-from tilewright.halide.schedulers.learned.gpu.space import Space
-from tilewright.halide.schedulers.learned.gpu.structure_search import Effort, StructureSearch
+from tilewright.halide.schedulers.learned.gpu.space import PlacementSpace
+from tilewright.halide.schedulers.learned.gpu.structure_search import KernelEffort, StructureSearch
 from tilewright.halide.schedulers.learned.published.gpu_features import NAMES
 from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel
 from tilewright.halide.schedulers.learned.published.weights import embedded_weights
@@ -33,7 +33,7 @@ from tilewright.halide.schedulers.task import make_task
 
 PIPELINE = "examples/unsharp.py:unsharp"
 BLUR = "examples/blur.py:blur"
-LITTLE = Effort(beam=2, kernels=60)
+LITTLE = KernelEffort(beam=2, kernels=60)
 THREADS = 1024
 INLINED_CALLS = NAMES.index("inlined_calls")
 
@@ -45,7 +45,7 @@ def model_for(pipeline):
 
 def space_for(model):
     task = model.task
-    return Space(
+    return PlacementSpace(
         model.pipeline, model.limits, naive_schedule(task.algorithm, task.target, task.machine)
     )
 
@@ -77,7 +77,7 @@ def members(space):
         for kind in ("block", "thread"):
             readers = space.kernels_reading(start, node)
             if len(readers) == 1 and not node.input:
-                choice = Choice(kind, min(readers), Tile((1,) * node.dimensions))
+                choice = Placement(kind, min(readers), Tile((1,) * node.dimensions))
                 if space.possible(start, node, choice):
                     yield with_choice(space, start, node.func.name, choice)
 
@@ -117,7 +117,7 @@ def test_the_search_follows_the_cost(model, space, sign):
     def costs(tables):
         return 1e6 + sign * np.count_nonzero(tables[..., INLINED_CALLS], axis=-1)
 
-    search = StructureSearch(space, costs, Effort(beam=1, kernels=400))
+    search = StructureSearch(space, costs, KernelEffort(beam=1, kernels=400))
     (cost, state) = search.run()[0]
     can = space.inlinable & space.tiled
     inlined = {i for i in can if state[i] == INLINED}
@@ -143,7 +143,7 @@ def test_the_effort_is_a_count_and_the_result_repeats(model, found):
         results.append(search.run())
         assert each.evaluated <= LITTLE.kernels + len(each.nodes) * 10
     assert results[0] == results[1]
-    more = searched(model, Effort(beam=1, kernels=600))
+    more = searched(model, KernelEffort(beam=1, kernels=600))
     assert more[0].milliseconds <= found[0].milliseconds
 
 
@@ -151,7 +151,7 @@ def test_a_kernel_beyond_the_limits_is_refused(model, space):
     start = space.start(inline=False)
     out = space.algorithm.outputs[0]
     dimensions = len(space.extents(space.algorithm.order[out]))
-    wide = Choice("root", -1, Tile((1,) * dimensions, (2048, *(1,) * (dimensions - 1))))
+    wide = Placement("root", -1, Tile((1,) * dimensions, (2048, *(1,) * (dimensions - 1))))
     search = StructureSearch(space, model.predicted, LITTLE)
     assert math.isfinite(search.cost(start))
     assert math.isinf(search.cost(with_choice(space, start, out, wide)))

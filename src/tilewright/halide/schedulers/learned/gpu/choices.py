@@ -66,7 +66,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Placement:
     """Where one Func is computed.
 
     Attributes:
@@ -89,9 +89,9 @@ class Choice:
         return self._hash
 
 
-INLINED = Choice("inline")
+INLINED = Placement("inline")
 # One choice per Func of the algorithm; None for Funcs that the search does not schedule.
-State = tuple[Choice | None, ...]
+State = tuple[Placement | None, ...]
 
 
 def serial_sizes(extent: int) -> Extents:

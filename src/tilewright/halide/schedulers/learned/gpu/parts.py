@@ -56,7 +56,7 @@ _TOTAL_AT_ROOT = [*_TOTAL_STORED, _AT["working_set_at_production"]]
 
 
 @dataclass(frozen=True, eq=False)
-class PartFeatures:
+class GpuPartFeatures:
     """Features of the stages of one part.
 
     Attributes:
@@ -121,7 +121,7 @@ class Parts:
         """Return the nest of a part: the entries of its Funcs, and the nodes inlined in it."""
         return PartNest(self, entries, inlined)
 
-    def features(self, nest: PartNest) -> PartFeatures:
+    def features(self, nest: PartNest) -> GpuPartFeatures:
         """Return the features of a part."""
         walk = _PartWalk(nest, self.limits, self)
         total = walk.walked()
@@ -145,11 +145,11 @@ class Parts:
         for i, row in enumerate(rows):
             feature = walk.of(self.pipeline.stages[row])
             values[i] = [feature[name] for name in NAMES]
-        return PartFeatures(
+        return GpuPartFeatures(
             np.array(rows, dtype=np.intp), values, np.array(at_root, dtype=bool), inlined, total
         )
 
-    def together(self, parts: Sequence[PartFeatures]) -> Table:
+    def together(self, parts: Sequence[GpuPartFeatures]) -> Table:
         """Return the features of all stages, shape (stages, features).
 
         The parts are in the order of their Funcs at root, outputs first.

@@ -11,8 +11,8 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
-from tilewright.halide.schedulers.learned.gpu.space import Space
-from tilewright.halide.schedulers.learned.gpu.structure_search import Effort, StructureSearch
+from tilewright.halide.schedulers.learned.gpu.space import PlacementSpace
+from tilewright.halide.schedulers.learned.gpu.structure_search import KernelEffort, StructureSearch
 from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel, Rated
 from tilewright.halide.schedulers.learned.published.weights import Weights, embedded_weights
 from tilewright.halide.schedulers.naive import naive_schedule
@@ -28,7 +28,7 @@ NOTE = (
 )
 
 
-def searched(model: PublishedGpuModel, effort: Effort | None = None) -> list[Rated]:
+def searched(model: PublishedGpuModel, effort: KernelEffort | None = None) -> list[Rated]:
     """Return the schedules that a search finds for the estimated sizes, best first.
 
     All are legal. The list is empty if the network can describe no schedule of the pipeline.
@@ -39,8 +39,8 @@ def searched(model: PublishedGpuModel, effort: Effort | None = None) -> list[Rat
     """
     task = model.task
     base = naive_schedule(task.algorithm, task.target, task.machine)
-    space = Space(model.pipeline, model.limits, base)
-    search = StructureSearch(space, model.predicted, effort or Effort())
+    space = PlacementSpace(model.pipeline, model.limits, base)
+    search = StructureSearch(space, model.predicted, effort or KernelEffort())
     found = []
     for cost, state in search.run():
         schedule = space.schedule(state, task.target)
@@ -50,7 +50,7 @@ def searched(model: PublishedGpuModel, effort: Effort | None = None) -> list[Rat
 
 
 def plan_released(
-    task: Task, *, k: int = 1, effort: Effort | None = None, weights: Weights | None = None
+    task: Task, *, k: int = 1, effort: KernelEffort | None = None, weights: Weights | None = None
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules for a GPU, those that the network likes best first.
 

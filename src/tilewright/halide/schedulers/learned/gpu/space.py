@@ -16,14 +16,14 @@ from tilewright.halide.schedulers.learned.gpu.choices import (
     MOST_INLINED_CALLS,
     MOST_THREADS,
     THREAD_DIMENSIONS,
-    Choice,
     Kind,
+    Placement,
     State,
     first_dimension,
     usual_tile,
 )
 from tilewright.halide.schedulers.learned.gpu.nests import Nest, inlined
-from tilewright.halide.schedulers.learned.gpu.parts import PartFeatures, Parts
+from tilewright.halide.schedulers.learned.gpu.parts import GpuPartFeatures, Parts
 from tilewright.halide.schedulers.learned.published.gpu_features import GpuLimits
 from tilewright.halide.schedulers.learned.published.pipeline import FuncNode, FuncReads, Pipeline
 
@@ -36,15 +36,15 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelPlacement:
     """A Func at root, the choices of what is computed in its kernel, and what is inlined there.
 
     `root` and the positions in `members` are those of Funcs; `inlined` has identifiers of nodes.
     """
 
     root: int
-    choice: Choice
-    members: tuple[tuple[int, Choice], ...]
+    choice: Placement
+    members: tuple[tuple[int, Placement], ...]
     inlined: frozenset[int]
 
     @property
@@ -53,7 +53,7 @@ class Kernel:
         return self.root, tuple((place, c.kind) for place, c in self.members), self.inlined
 
 
-class Space:
+class PlacementSpace:
     """The choices of one pipeline on a GPU.
 
     Args:
@@ -85,8 +85,8 @@ class Space:
         }
         self.evaluated = 0  # kernels whose features were computed
         self._readable: dict[tuple[int, int], bool] = {}
-        self._kept: dict[Kernel, PartFeatures | None] = {}
-        self._built: dict[Kernel, tuple[FuncSchedule, ...]] = {}
+        self._kept: dict[KernelPlacement, GpuPartFeatures | None] = {}
+        self._built: dict[KernelPlacement, tuple[FuncSchedule, ...]] = {}
 
     def _first_dimension(self, node: FuncNode) -> int:
         """Return the dimension of a Func that is innermost in memory."""
@@ -118,15 +118,15 @@ class Space:
         """Return the extents of a Func at root."""
         return self.parts.extents(self.pipeline.by_position[position])
 
-    def at_root(self, position: int) -> Choice:
+    def at_root(self, position: int) -> Placement:
         """Return the choice to compute a Func at root, with the usual tile."""
         if position not in self.tiled:
-            return Choice("root")
-        return Choice("root", -1, usual_tile(self.extents(position), self.first[position]))
+            return Placement("root")
+        return Placement("root", -1, usual_tile(self.extents(position), self.first[position]))
 
     def start(self, inline: bool) -> State:
         """Return a state with all Funcs at root, or with as many inlined as may be."""
-        state: list[Choice | None] = [None] * len(self.algorithm.funcs)
+        state: list[Placement | None] = [None] * len(self.algorithm.funcs)
         calls: dict[int, int] = {}
         for node in self.nodes:
             place = node.position
@@ -155,7 +155,7 @@ class Space:
                 found.add(choice.of)
         return frozenset(found)
 
-    def possible(self, state: State, node: FuncNode, choice: Choice) -> bool:
+    def possible(self, state: State, node: FuncNode, choice: Placement) -> bool:
         """Return whether a Func can be computed in the kernel of the Func at root that reads it."""
         if node.position not in self._members:
             return False
@@ -180,7 +180,7 @@ class Space:
                     pending.append(reader)
         return found
 
-    def _reads_well(self, state: State, edge: FuncReads, choice: Choice) -> bool:
+    def _reads_well(self, state: State, edge: FuncReads, choice: Placement) -> bool:
         reader = edge.consumer.node
         own = state[reader.position]
         if choice.kind == "thread":
@@ -215,9 +215,9 @@ class Space:
 
     # --- kernels ----------------------------------------------------------------------------
 
-    def kernels(self, state: State) -> list[Kernel]:
+    def kernels(self, state: State) -> list[KernelPlacement]:
         """Return the kernels of a state, outputs first."""
-        members: dict[int, list[tuple[int, Choice]]] = {}
+        members: dict[int, list[tuple[int, Placement]]] = {}
         for node in self.nodes:
             choice = state[node.position]
             if choice is not None and choice.kind in ("block", "thread"):
@@ -228,7 +228,9 @@ class Space:
             if choice is not None and choice.kind == "root" and not node.input:
                 inside = tuple(members.get(node.position, ()))
                 nodes = [node, *(self.pipeline.by_position[place] for place, _ in inside)]
-                found.append(Kernel(node.position, choice, inside, self._inlined(state, nodes)))
+                found.append(
+                    KernelPlacement(node.position, choice, inside, self._inlined(state, nodes))
+                )
         return found
 
     def _inlined(self, state: State, nodes: Sequence[FuncNode]) -> frozenset[int]:
@@ -245,7 +247,7 @@ class Space:
                         pending.append(node)
         return frozenset(found)
 
-    def features(self, kernel: Kernel) -> PartFeatures | None:
+    def features(self, kernel: KernelPlacement) -> GpuPartFeatures | None:
         """Return the features of a kernel; None if the GPU cannot run it."""
         if kernel not in self._kept:
             try:
@@ -256,7 +258,7 @@ class Space:
                 self._kept[kernel] = None
         return self._kept[kernel]
 
-    def built(self, kernel: Kernel) -> tuple[FuncSchedule, ...]:
+    def built(self, kernel: KernelPlacement) -> tuple[FuncSchedule, ...]:
         """Return the entries of a kernel's Funcs.
 
         Raises:
@@ -266,7 +268,7 @@ class Space:
             self._built[kernel] = self._build(kernel)
         return self._built[kernel]
 
-    def _build(self, kernel: Kernel) -> tuple[FuncSchedule, ...]:
+    def _build(self, kernel: KernelPlacement) -> tuple[FuncSchedule, ...]:
         place, tile = kernel.root, kernel.choice.tile
         if tile is None:
             return (self.entries[place],)
@@ -300,7 +302,7 @@ class Space:
             raise Refused
         return tuple(entries)
 
-    def _called_too_often(self, kernel: Kernel) -> bool:
+    def _called_too_often(self, kernel: KernelPlacement) -> bool:
         """Return whether the calls of an inlined Func exceed the limit of the paper."""
         calls: dict[int, int] = {}
         inside = {kernel.root, *(place for place, _ in kernel.members)}

@@ -27,14 +27,18 @@ import numpy.typing as npt
 
 from tilewright.halide.schedulers.learned.gpu.choices import (
     INLINED,
-    Choice,
+    Placement,
     State,
     Tile,
     serial_sizes,
     starting_tiles,
     thread_sizes,
 )
-from tilewright.halide.schedulers.learned.gpu.space import Kernel, Space, Structure
+from tilewright.halide.schedulers.learned.gpu.space import (
+    KernelPlacement,
+    PlacementSpace,
+    Structure,
+)
 from tilewright.halide.schedulers.learned.published.pipeline import FuncNode
 
 # Kernels whose features are computed, and as many more per Func (chosen: about a second
@@ -50,7 +54,7 @@ Costs = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TileExtent:
     """One extent of a tile: the serial iterations or threads along dimension `d`."""
 
     name: Literal["serial", "threads"]
@@ -60,7 +64,7 @@ class Axis:
     def moved(self, tile: Tile, direction: int) -> Tile | None:
         """Return the tile with the next larger (1) or smaller (-1) extent; None without one.
 
-        >>> Axis("serial", 1, (1, 2, 4)).moved(Tile((1, 2)), 1)
+        >>> TileExtent("serial", 1, (1, 2, 4)).moved(Tile((1, 2)), 1)
         Tile(serial=(1, 4), threads=())
         """
         old = getattr(tile, self.name)
@@ -72,7 +76,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Effort:
+class KernelEffort:
     """Limits of a search.
 
     Attributes:
@@ -97,13 +101,13 @@ class StructureSearch:
         effort: The limits.
     """
 
-    def __init__(self, space: Space, costs: Costs, effort: Effort) -> None:
+    def __init__(self, space: PlacementSpace, costs: Costs, effort: KernelEffort) -> None:
         self.space, self.costs, self.effort = space, costs, effort
         self.states = 0
         self._known: dict[State, float] = {}
-        self._tiles: dict[Structure, Kernel] = {}
+        self._tiles: dict[Structure, KernelPlacement] = {}
         self._rounds: dict[Structure, int] = {}
-        self._best_tile: dict[int, Choice] = {}
+        self._best_tile: dict[int, Placement] = {}
         funcs = sum(not node.input for node in space.nodes)
         usual = KERNELS + KERNELS_PER_FUNC * funcs
         self.kernels = usual if effort.kernels is None else effort.kernels
@@ -161,7 +165,7 @@ class StructureSearch:
         node = space.pipeline.by_position[place]
         assert now is not None
         tile = self._root_choice(place)
-        options: list[Choice] = []
+        options: list[Placement] = []
         if place in space.inlinable:
             options.append(INLINED)
         if not (node.input and now.kind == "inline"):
@@ -171,8 +175,8 @@ class StructureSearch:
             if len(readers) == 1:
                 serial = tile.tile.serial if tile.tile else ()
                 ones, of = (1,) * len(serial), min(readers)
-                options += [Choice("block", of, Tile(s)) for s in sorted({ones, serial})]
-                options.append(Choice("thread", of, Tile(ones)))
+                options += [Placement("block", of, Tile(s)) for s in sorted({ones, serial})]
+                options.append(Placement("thread", of, Tile(ones)))
         tiles = self._roots(state)
         for choice in options:
             if choice.kind == now.kind and choice.of == now.of:
@@ -194,12 +198,12 @@ class StructureSearch:
             choice = state[producer.position]
             if choice is None or choice.kind != "root" or choice.tile is None:
                 continue
-            inside = Choice("block", node.position, Tile(choice.tile.serial))
+            inside = Placement("block", node.position, Tile(choice.tile.serial))
             if self.space.possible(state, producer, inside):
                 place = producer.position
                 yield (*state[:place], inside, *state[place + 1 :])
 
-    def _root_choice(self, place: int) -> Choice:
+    def _root_choice(self, place: int) -> Placement:
         return self._best_tile.get(place) or self.space.at_root(place)
 
     def _roots(self, state: State) -> State:
@@ -245,7 +249,7 @@ class StructureSearch:
                 state = self._kernel_tuned(state, kernel, ROUNDS if was is None else ROUNDS_MOVED)
         return state
 
-    def _kernel_tuned(self, state: State, kernel: Kernel, rounds: int) -> State:
+    def _kernel_tuned(self, state: State, kernel: KernelPlacement, rounds: int) -> State:
         """Return the state with the tiles of one kernel improved by coordinate descent."""
         structure = kernel.structure
         if structure in self._tiles:
@@ -268,7 +272,7 @@ class StructureSearch:
             self._best_tile[kernel.root] = tuned.choice
         return state
 
-    def _best_start(self, state: State, kernel: Kernel) -> State:
+    def _best_start(self, state: State, kernel: KernelPlacement) -> State:
         """Return the state with the best of several shapes of a kernel's tile."""
         place, choice = kernel.root, kernel.choice
         assert choice.tile is not None
@@ -280,18 +284,18 @@ class StructureSearch:
         self._rate(trials)
         return min((state, *trials), key=self.cost)
 
-    def _axes(self, state: State, place: int) -> list[Axis]:
+    def _axes(self, state: State, place: int) -> list[TileExtent]:
         """Return the extents of a Func's tile that can be changed, with the values to try."""
         choice = state[place]
         assert choice is not None
         first, found = self.space.first[place], []
         for d, extent in enumerate(self.space.extents(place)):
-            found.append(Axis("serial", d, serial_sizes(int(extent))))
+            found.append(TileExtent("serial", d, serial_sizes(int(extent))))
             if choice.kind == "root":
-                found.append(Axis("threads", d, thread_sizes(int(extent), d == first)))
+                found.append(TileExtent("threads", d, thread_sizes(int(extent), d == first)))
         return [axis for axis in found if len(axis.sizes) > 1]
 
-    def _along(self, state: State, place: int, axis: Axis) -> State:
+    def _along(self, state: State, place: int, axis: TileExtent) -> State:
         """Return the state with one extent of a tile moved as long as the prediction falls."""
         choice = state[place]
         assert choice is not None
@@ -347,7 +351,7 @@ class StructureSearch:
         return state
 
 
-def _with_kernel(state: State, kernel: Kernel) -> State:
+def _with_kernel(state: State, kernel: KernelPlacement) -> State:
     """Return the state with the choices of a kernel."""
     now = list(state)
     now[kernel.root] = kernel.choice
