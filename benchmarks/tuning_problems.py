@@ -3,8 +3,6 @@
 Recordings of other people come from a folder (``--data``): T4 results with their T1 descriptions,
 and Kernel Tuner's caches, of which the T1 description of the kernel gives the known constraints.
 The package's own recordings and those of RISE's kernels (``data/rise``) come with the repository.
-``support/hub_recordings.py`` collects more of other people's: the older convolution on four GPUs
-and CLBlast's matrix product on three, none of which has chosen a setting.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def test_costs_are_ratios_to_the_plugins():
 
 def test_a_schedule_without_features_or_a_crash_is_a_failure():
     rows = [row("blur", (None, 2.0, 1.0, 1.0), 2.0)]
-    rows.append({**row("harris", (1, 1, 1, 1), 1.0), "ours": {"status": "failed", "message": "gone"}})
+    rows.append(
+        {**row("harris", (1, 1, 1, 1), 1.0), "ours": {"status": "failed", "message": "gone"}}
+    )
     found = halide_learned_static.summary(rows)
     assert found["failures"] == 1 + len(halide_learned_static.KINDS)
     assert found["released_model_score"] is None
