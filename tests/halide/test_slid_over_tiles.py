@@ -21,26 +21,30 @@ from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.task import make_task
 
 HEIGHT = 4
-ROW, TILE = Level("at", 3, 0, "v1"), Level("at", 3, 0, "v0_o")
+ROW, TILE = Level("at", 4, 0, "v1"), Level("at", 4, 0, "v0_o")
 
 
 @pytest.fixture(scope="module")
 def task():
     x, y = hl.vars("x y")
     image = hl.ImageParam(hl.Int(32), 2, "image")
-    read, kept, out = hl.Func("read"), hl.Func("kept"), hl.Func("out")
+    read, passed, kept, out = (hl.Func(name) for name in ("read", "passed", "kept", "out"))
     read[x, y] = image[x, y] * 3 % 17
-    kept[x, y] = read[x, y] + 1
+    passed[x, y] = read[x, y] + 1
+    kept[x, y] = passed[x, y] * 2
     out[x, y] = kept[x, y] - 2 * kept[x + 2, y]
     out.set_estimates([(0, 64), (0, HEIGHT)])
     made = make_task(out, target="host")
     names = [func.name.split("$")[0] for func in made.algorithm.funcs]
-    assert names == ["image_im", "read", "kept", "out"]
+    assert names == ["image_im", "read", "passed", "kept", "out"]
     return made
 
 
 def scheduled(task, tail, place, stored):
-    """`kept` slides along rows of `out`; `read` is computed and stored at the levels given."""
+    """`kept` slides along rows of `out`; `read` is computed and stored at the levels given.
+
+    `passed` has no entry, so it is inlined.
+    """
     func = task.algorithm.funcs[1]
     read = default_stage(func, func.stages[0])
 
@@ -51,8 +55,8 @@ def scheduled(task, tail, place, stored):
     funcs = (
         FuncSchedule(0, INLINE, INLINE),
         FuncSchedule(1, place, stored, stages=(read,)),
-        FuncSchedule(2, TILE, ROW, stages=(cut(tail),)),
-        FuncSchedule(3, ROOT, ROOT, stages=(cut("shift_inwards"),)),
+        FuncSchedule(3, TILE, ROW, stages=(cut(tail),)),
+        FuncSchedule(4, ROOT, ROOT, stages=(cut("shift_inwards"),)),
     )
     return Schedule(task.algorithm.digest, "host", funcs)
 
@@ -78,7 +82,7 @@ def test_reads_of_what_is_gone_are_illegal(task):
         ("guard_with_if", TILE, TILE),
         ("shift_inwards", TILE, ROW),  # it slides as well
         ("shift_inwards", ROW, ROW),
-        ("shift_inwards", Level("at", 2, 0, "v0_o"), Level("at", 2, 0, "v0_o")),
+        ("shift_inwards", Level("at", 3, 0, "v0_o"), Level("at", 3, 0, "v0_o")),
     ],
 )
 def test_reads_of_what_is_there_are_legal(task, tail, place, stored):

@@ -113,21 +113,10 @@ class Sliding:
                         )
                         return
 
-    def _inlined(self, func: int) -> bool:
-        entry = self._entries.get(func)
-        return entry is not None and entry.compute.kind == "inline"
-
     def _read_by(self, func: int) -> set[int]:
-        """Return the Funcs that a Func reads, through inlined Funcs as well."""
-        found: set[int] = set()
-        pending = [self._algorithm.funcs[func].name]
-        while pending:
-            for name in self._algorithm.producers[pending.pop()]:
-                i = self._algorithm.order[name]
-                if i not in found and self._inlined(i):
-                    pending.append(name)
-                found.add(i)
-        return found
+        """Return the Funcs that a Func reads, directly or through inlined Funcs."""
+        uses = self._paths.uses.items()
+        return {other for other, readers in uses if any(reader == func for reader, _ in readers)}
 
     def partial_axes(self) -> set[tuple[int, int]]:
         """Return the dimensions in which an iteration may need less of a Func than a whole window.

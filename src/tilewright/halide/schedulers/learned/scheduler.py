@@ -61,7 +61,7 @@ def plan_learned(
     Raises:
         TilewrightError: the task is for OpenCL, for any GPU if `auto` is set, or has several sizes.
     """
-    _refuse_others(task, auto)
+    _require_supported(task, auto)
     if task.gpu:
         return plan_released(task, k=k)
     analytic = plan(task, k=max(k, SEEDS))
@@ -91,8 +91,8 @@ def plan_learned(
     return found
 
 
-def _refuse_others(task: Task, auto: bool) -> None:
-    """Raise an error if there is no model for a task's target, or the task has several sizes."""
+def _require_supported(task: Task, auto: bool) -> None:
+    """Raise `TilewrightError` for several sizes, and for targets without a model."""
     name = "auto" if auto else "learned"
     if task.gpu and (auto or "cuda" not in task.target.split("-")):
         raise TilewrightError(NO_GPU.format(name, task.target))

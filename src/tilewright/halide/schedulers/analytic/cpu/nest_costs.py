@@ -106,8 +106,9 @@ class _Member:
     """A Func computed inside the loops of a stage at root.
 
     It is computed `runs` times, each time for a region `box`. The surrounding loop, over tiles or
-    around them, has `times` iterations, each of which requires the region `within`. If it is stored
-    outside the loop at which it is computed, `slid` are computed over required points, else 0.
+    around them, has `times` iterations; an iteration requires the region `within`. If it is stored
+    outside the loop at which it is computed, `slid` is the ratio of computed to required points,
+    else 0.
     `blockwise`: that loop is the innermost one. `level` is the position of the loop of the stage at
     root in which it is computed.
     """

@@ -38,7 +38,7 @@ from tilewright.halide.schedulers.learned.published.pipeline import (
 
 Table = npt.NDArray[np.float32]
 _AT = {name: i for i, name in enumerate(NAMES)}
-# Of an inlined Func: features that add up over parts, and one of which the least counts.
+# Features of an inlined Func over several parts: `_ADDED` are sums, `_LEAST` is the minimum.
 _ADDED = [
     _AT[name]
     for name in (
