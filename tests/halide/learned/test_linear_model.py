@@ -110,7 +110,7 @@ def test_vectors_across_rows_store_their_lanes_one_by_one():
     made = stencils()
     scene, state, output = output_state(made)
     shapes = moves.root_shapes(scene.extended.funcs[output], scene)
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for shape in shapes:
         after = moves.applied(state, moves.Reshape(output, shape), scene)
         for loop in next(e for e in after.funcs if e.func == output).stages[0].loops:
@@ -135,7 +135,7 @@ def test_a_vector_wider_than_what_a_step_adds_computes_points_that_nobody_needs(
     )  # fmt: skip
     slid = moves.applied(state, at, scene)
     entry = next(e for e in slid.funcs if e.func == member)
-    work = {}
+    work: dict[str, float] = {}
     for shape in moves.member_shapes(scene.extended.funcs[member], scene):
         after = moves.applied(slid, moves.Reshape(member, shape), scene)
         for loop in next(e for e in after.funcs if e.func == member).stages[0].loops:

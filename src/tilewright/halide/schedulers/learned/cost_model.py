@@ -25,10 +25,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -37,6 +39,7 @@ import numpy.typing as npt
 from tilewright.errors import TilewrightError
 from tilewright.halide.schedulers.learned.part_features import NestFeatures
 from tilewright.halide.schedulers.learned.term_counts import TERMS
+from tilewright.shapes import naming
 
 Array: TypeAlias = npt.NDArray[np.float64]
 SCHEMA = 2
@@ -236,6 +239,21 @@ def from_json(text: str) -> LearnedModel:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TilewrightError(f"this is not a cost model: {error}; train one again") from error
+
+
+def model_of_file(path: str | os.PathLike[str] | None) -> LearnedModel:
+    """Return the model in a file of ``tilewright train``; without a file, the shipped one.
+
+    Raises `TilewrightError` if the file cannot be read or is not a model.
+    """
+    if path is None:
+        return shipped()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TilewrightError(f"cannot read the model {path}: {error}") from error
+    with naming(os.fspath(path)):
+        return from_json(text)
 
 
 @cache

@@ -31,10 +31,13 @@ EVIDENCE = 0.1
 ITERATIONS = 300
 
 
-def fitted_coefficients(terms: Array, times: Array, groups: Sequence[str]) -> Array:
+def fitted_coefficients(
+    terms: Array, times: Array, groups: Sequence[str], start: Array | None = None
+) -> Array:
     """Return the coefficients of terms, shape (K,), fitted to labels.
 
-    A pipeline's labels together weigh as much as the square root of their number.
+    A pipeline's labels together weigh as much as the square root of their number. `start` has the
+    coefficients without evidence, by default 1.
     """
     from scipy.optimize import minimize
 
@@ -48,6 +51,8 @@ def fitted_coefficients(terms: Array, times: Array, groups: Sequence[str]) -> Ar
     def centred(values: Array) -> Array:
         return np.asarray(np.bincount(of, weights=weights * values) / shares)[of]
 
+    middle = np.zeros(terms.shape[1]) if start is None else np.log(start)
+
     def loss(logarithms: Array) -> tuple[float, Array]:
         coefficients = np.exp(logarithms)
         sums = terms @ coefficients
@@ -58,10 +63,10 @@ def fitted_coefficients(terms: Array, times: Array, groups: Sequence[str]) -> Ar
         slope = np.clip(off, -ROBUST, ROBUST)
         slope = weights * (slope - centred(slope))
         gradient = (slope / sums) @ terms * coefficients
-        penalty = float((logarithms**2).sum()) / (2.0 * SPREAD**2)
+        moved = logarithms - middle
+        penalty = float((moved**2).sum()) / (2.0 * SPREAD**2)
         total = scale * float(weights @ value) + penalty
-        return total, scale * gradient + logarithms / SPREAD**2
+        return total, scale * gradient + moved / SPREAD**2
 
-    start = np.zeros(terms.shape[1])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS})
+    found = minimize(loss, middle, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS})
     return np.exp(np.asarray(found.x, dtype=np.float64))
