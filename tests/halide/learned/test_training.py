@@ -1,6 +1,7 @@
 """Training on records: the model adapts to a machine's times, and says whether it has gained."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -170,3 +171,11 @@ def test_a_model_is_for_the_learned_scheduler_on_a_cpu(made):
             made.algorithm.serialized, target="cuda", machine="a100", scheduler="learned",
             model="model.json",
         )  # fmt: skip
+
+
+def test_the_plan_says_where_its_time_goes_and_what_the_next_one_costs(made):
+    notes = " ".join(plan_learned(made)[0].notes)
+    assert re.search(r"Largest terms of the linear model: [a-z ]+ \d+%, [a-z ]+ \d+%", notes)
+    ratio = re.search(r"The next best structure \(.+\) counts as taking ([\d.]+) times", notes)
+    assert ratio is not None
+    assert float(ratio.group(1)) >= 1.0

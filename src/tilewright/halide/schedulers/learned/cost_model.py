@@ -197,6 +197,17 @@ class LearnedModel:
         each = np.array([self.coefficients[term.name] for term in TERMS])
         return np.asarray(np.log(np.maximum(found.terms @ each, 1.0) / clock_hz))
 
+    def shares(self, found: NestFeatures) -> dict[str, float]:
+        """Return each term's share of the linear model's time, 0 to 1, for the first row."""
+        if not self.coefficients:
+            return {}
+        cycles = {
+            term.name: self.coefficients[term.name] * float(found.terms[0, i])
+            for i, term in enumerate(TERMS)
+        }
+        total = max(sum(cycles.values()), 1.0)
+        return {name: each / total for name, each in cycles.items()}
+
     def mean(self, prior: float, found: NestFeatures | None, clock_hz: float) -> float:
         """Return the logarithm of a schedule's seconds before the correction.
 
