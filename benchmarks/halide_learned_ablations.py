@@ -9,7 +9,8 @@ interleaved rounds. A row is a program; keys of the summary:
   as a geometric mean over programs and seeds; above 1 if the idea helps. ``loss_least`` and
   ``loss_most`` are the extremes over programs, of means over seeds.
 - ``predicted_loss``: the same ratio of the times that the model predicts for the two schedules.
-  Without ``prior``, the search minimises another prediction: its schedules are predicted again.
+  Without ``prior``, ``linear model`` and ``correction``, the search minimises another prediction:
+  its schedules are predicted again.
 - ``structures``: schedules that were costed in these seconds, over those of ``full``.
 - ``absent``: ideas of Adams 2019, Anderson 2021 and others that the search does not have.
 
@@ -35,7 +36,7 @@ import halide_labels
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, Sizes, State
-from tilewright.halide.schedulers.learned.cost_model import shipped
+from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
 from tilewright.halide.schedulers.learned.evaluation import Evaluator, Prior
 from tilewright.halide.schedulers.learned.moves import Move
 from tilewright.halide.schedulers.learned.part_features import NestFeatures
@@ -103,6 +104,7 @@ class SingleRows(Evaluator):
             rows[0],
             rows=np.concatenate([one.rows for one in rows]),
             roofline=np.concatenate([np.atleast_1d(one.roofline) for one in rows]),
+            terms=np.concatenate([one.terms for one in rows]),
         )
 
 
@@ -122,24 +124,25 @@ class WithoutSizes(TimedSearch):
         return {}
 
 
-class RooflineOnly(Evaluator):
-    """Predicts the roofline of the features."""
+class LinearOnly(Evaluator):
+    """Predicts what the linear model does."""
 
     def prior(self, schedule: Schedule) -> Prior | None:
-        """The roofline in seconds, without terms."""
+        """The time of the linear model in seconds, without terms."""
         found = self.features(schedule)
         if found is None:
             return None
-        return Prior(float(found.roofline[0]) / self.model.clock_hz, (0.0,) * len(TERMS))
+        seconds = math.exp(float(shipped().linear(found, self.model.clock_hz)[0]))
+        return Prior(seconds, (0.0,) * len(TERMS))
 
 
 class WithoutPrior(TimedSearch):
-    """The analytic model is replaced by a roofline."""
+    """The analytic model is replaced by the linear one."""
 
     def __post_init__(self) -> None:
         """Replace the evaluator."""
         super().__post_init__()
-        self.evaluator = RooflineOnly(self.task.algorithm, self.machine)
+        self.evaluator = LinearOnly(self.task.algorithm, self.machine)
 
 
 class WithoutStarts(TimedSearch):
@@ -150,11 +153,20 @@ class WithoutStarts(TimedSearch):
 
 @dataclass(frozen=True)
 class Idea:
-    """What can be turned off: a class of search, limits, and moves that remain."""
+    """What can be turned off: a class of search, limits, moves that remain, parts of the model."""
 
     search: type[TimedSearch] = TimedSearch
     effort: Mapping[str, Any] | None = None
     keeps: Callable[[Any], bool] | None = None
+    model: Callable[[LearnedModel], LearnedModel] = lambda model: model
+
+
+def _without_linear(model: LearnedModel) -> LearnedModel:
+    return replace(model, coefficients={})
+
+
+def _without_correction(model: LearnedModel) -> LearnedModel:
+    return replace(model, schedules=replace(model.schedules, members=()))
 
 
 def _one_level(move: Any) -> bool:
@@ -179,6 +191,8 @@ IDEAS: dict[str, Idea] = {
     "arrays": Idea(WithoutArrays),
     "sizes": Idea(WithoutSizes),
     "prior": Idea(WithoutPrior),
+    "linear model": Idea(model=_without_linear),
+    "correction": Idea(model=_without_correction),
     "analytic starts": Idea(WithoutStarts),
     "beam": Idea(effort={"beam": 1}),
     "diversity": Idea(effort={"penalty": 1.0}),
@@ -195,7 +209,7 @@ IDEAS: dict[str, Idea] = {
 def without(idea: Idea, task: Any, seed: int) -> TimedSearch:
     """A search that lacks an idea; with the default `Idea`, nothing."""
     effort = replace(UNLIMITED, **(idea.effort or {}))
-    search = idea.search(task, shipped(), effort, seed)
+    search = idea.search(task, idea.model(shipped()), effort, seed)
     keeps = idea.keeps
     if keeps is not None:
         draw = search._drawn

@@ -44,7 +44,6 @@ def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -
     """What both schedulers find for a program, and what it took, as JSON data."""
     from tilewright.halide.execution.session import Session
     from tilewright.halide.ir.json import to_data
-    from tilewright.halide.schedulers.learned.cost_model import LearnedModel
     from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
     from tilewright.halide.schedulers.learned.scheduler import plan_learned
     from tilewright.halide.schedulers.registry import plan
@@ -52,8 +51,7 @@ def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -
     from tilewright.halide.search.top_k import Watch, limits, timing
 
     task = halide_labels.task_of(name)
-    others = np.array([halide_model.program_of(group) != name for group in labels.groups])
-    model = LearnedModel(*(labels.fit(others, array) for array in (True, False)))
+    model = halide_model.model_without(labels, name, args.work / "halide_model")
     found: Data = {"digest": task.algorithm.digest}
     for key in SCHEDULERS:
         learned = key == "learned"

@@ -10,11 +10,14 @@ those with fewer than `LEAST` labels.
 - ``ordering``: share of pairs that differ by 1.3 or more in time and are ordered right;
 - ``regret``: time of the schedule that is predicted to be the fastest, over the fastest one's.
 
-Keys that end in ``_prior`` are of the analytic model alone, in ``_unshrunk`` of its correction at
-full weight, in ``_roofline`` of the features' own simple model, in ``_array`` of the correction of
-the latter, which rates all sizes at once. ``weight`` is what cross-validation over the other
-programs chose for the correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`).
-``--train`` fits the model to everything and writes the file that the package ships.
+Keys that end in ``_prior`` are of the analytic model alone, in ``_linear`` of the linear model
+alone, whose coefficients are fitted to the other programs, in ``_mean`` of the geometric mean of
+both, in ``_unshrunk`` of its correction at full weight, in ``_array`` of the corrected linear
+model, which rates all sizes at once, and in ``_roofline`` of the features' own simple model, in
+which nothing is fitted. ``weight`` is what cross-validation over the other programs chose for the
+correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`). ``walks_…`` are the figures
+of random walks alone, without the recorded pairs. ``--train`` fits the model to everything and
+writes the file that the package ships.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import json
 import math
 import statistics
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +43,12 @@ Data = dict[str, Any]
 LEAST = 6  # labels of a pipeline
 NOISY = 1.25  # the anchor's second copy over the first, at most, or the inverse
 APART = 1.3  # pairs of times that count for the ordering
-KINDS = ("", "_prior", "_unshrunk", "_array", "_roofline")
+KINDS = ("", "_prior", "_linear", "_mean", "_unshrunk", "_array", "_roofline")
 SEED = 0
+LEARNED = common.HERE.parent / "src" / "tilewright" / "halide" / "schedulers" / "learned"
+# The modules of the learned scheduler that compute features, and those that fit.
+FEATURE_FILES = ("features", "part_features", "evaluation", "instances", "term_counts")
+FITTING_FILES = ("cost_model", "linear_model", "shrinkage")
 
 
 def program_of(name: str) -> str:
@@ -93,6 +101,7 @@ def described(pipeline: Data, machine: Any) -> Data:
                 "roofline": float(found.roofline[0]) / model.clock_hz,
                 "prior": prior.seconds,
                 "features": [float(f"{x:.7g}") for x in row],
+                "terms": [float(f"{x / model.clock_hz:.7g}") for x in found.terms[0]],
             }
         )
     return {"status": "ok", "rows": rows}
@@ -106,13 +115,12 @@ def table(args: Any) -> tuple[Data, dict[str, Data]]:
     data.setdefault("machine", machine_to_dict(detect_cpu()))
     folder = args.work / "halide_model"
     folder.mkdir(parents=True, exist_ok=True)
-    code = common.HERE.parent / "src" / "tilewright" / "halide" / "schedulers"
     hashed = hashlib.sha256()
     for path in [
-        *sorted((code / "learned").glob("*.py")),
-        *sorted((code / "analytic").rglob("*.py")),
+        *sorted(LEARNED.glob("*.py")),
+        *sorted((LEARNED.parent / "analytic").rglob("*.py")),
     ]:
-        if path.stem in ("features", "evaluation") or "analytic" in path.parts:
+        if path.stem in FEATURE_FILES or "analytic" in path.parts:
             hashed.update(path.read_bytes())
     found = {}
     for pipeline in [*data["pipelines"], *pairs()]:
@@ -145,32 +153,85 @@ class Labels:
         self.times = np.log([row["ratio"] for _, row in rows])
         self.prior = np.log([row["prior"] for _, row in rows])
         self.roofline = np.log([row["roofline"] for _, row in rows])
+        self.terms = np.array([row["terms"] for _, row in rows])
+        self._without: dict[str, tuple[Fitted, Any]] = {}
 
-    def fit(self, train: Any, array: bool, seed: int = SEED) -> Any:
-        """A model of some labels: of the analytic time, or of the roofline alone.
+    def without(self, program: str) -> tuple[Fitted, Any]:
+        """What is fitted to all other programs, and the correction at full weight."""
+        if program not in self._without:
+            others = np.array([program_of(group) != program for group in self.groups])
+            made = self.fitted(others)
+            full = self.training(False, made.linear).only(others).model(SEED)
+            self._without[program] = made, full
+        return self._without[program]
 
-        Its weight is chosen by cross-validation over the programs of these labels only.
+    def fitted(self, train: Any, seed: int = SEED) -> Fitted:
+        """The linear model of some labels, and both corrections.
+
+        Their weights are chosen by cross-validation over the programs of these labels only.
         """
+        from tilewright.halide.schedulers.learned.linear_model import fitted_coefficients
         from tilewright.halide.schedulers.learned.shrinkage import shrunk
 
-        return shrunk(self.training(array).only(train), seed)
+        of = [group for group, used in zip(self.groups, train, strict=True) if used]
+        coefficients = fitted_coefficients(self.terms[train], self.times[train], of)
+        linear = np.log(self.terms @ coefficients)
+        made = {
+            array: shrunk(self.training(array, linear).only(train), seed) for array in (True, False)
+        }
+        return Fitted(self, coefficients, linear, made[True], made[False])
 
-    def training(self, array: bool) -> Any:
-        """All labels, to correct the analytic time or the roofline alone."""
+    def training(self, array: bool, linear: Any) -> Any:
+        """All labels, to correct the mean time or the linear model's alone."""
         from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
         from tilewright.halide.schedulers.learned.part_features import NAMES
         from tilewright.halide.schedulers.learned.shrinkage import Training
 
         names = NAMES if array else PRIOR_NAMES
-        base = self.roofline if array else self.prior
+        base = linear if array else (self.prior + linear) / 2
         families = [program_of(group) for group in self.groups]
         rows = self.rows[:, : len(names)]
         return Training(rows, self.times - base, base, self.groups, families, names)
 
-    def predicted(self, model: Any, array: bool) -> Any:
-        """Logarithms of times by a model."""
-        base = self.roofline if array else self.prior
-        return base + model.correction(self.rows[:, : len(model.names)]).mean
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was fitted to some of the `labels`; `linear` has the linear model's times of all."""
+
+    labels: Labels
+    coefficients: Any
+    linear: Any
+    sizes: Any
+    schedules: Any
+
+    def model(self, residual: float = 0.0, provenance: Data | None = None) -> Any:
+        """The model as the package ships it."""
+        from tilewright.halide.schedulers.learned.cost_model import LearnedModel
+        from tilewright.halide.schedulers.learned.term_counts import TERMS
+
+        names = [term.name for term in TERMS]
+        coefficients = dict(zip(names, self.coefficients.tolist(), strict=True))
+        return LearnedModel(self.sizes, self.schedules, residual, provenance or {}, coefficients)
+
+    def corrected(self, model: Any, array: bool) -> Any:
+        """Logarithms of times with a correction."""
+        rows = self.labels.rows[:, : len(model.names)]
+        return self.labels.training(array, self.linear).base + model.correction(rows).mean
+
+
+def model_without(labels: Labels, program: str, folder: Path) -> Any:
+    """The model of all labels but a program's, kept in the folder between runs."""
+    from tilewright.halide.schedulers.learned.cost_model import from_json
+
+    hashed = hashlib.sha256(program.encode())
+    for array in (labels.rows, labels.terms, labels.times, labels.prior):
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    for name in FITTING_FILES:
+        hashed.update((LEARNED / f"{name}.py").read_bytes())
+    path = folder / f"without-{program}-{hashed.hexdigest()[:16]}.json"
+    if not path.exists():
+        path.write_text(labels.without(program)[0].model().to_json())
+    return from_json(path.read_text())
 
 
 def ordering(costs: Any, times: Any) -> tuple[int, int]:
@@ -189,20 +250,20 @@ def held_out(labels: Labels, name: str) -> Data:
     from scipy.stats import spearmanr
 
     test = labels.of == name
-    others = np.array([program_of(group) != program_of(name) for group in labels.groups])
-    made = {array: labels.fit(others, array) for array in (False, True)}
-    full = labels.training(False).only(others).model(SEED)
+    made, full = labels.without(program_of(name))
     costs = {
-        "": labels.predicted(made[False], False)[test],
-        "_unshrunk": labels.predicted(full, False)[test],
+        "": made.corrected(made.schedules, False)[test],
+        "_unshrunk": made.corrected(full, False)[test],
+        "_mean": (labels.prior + made.linear)[test] / 2,
+        "_linear": made.linear[test],
         "_prior": labels.prior[test],
-        "_array": labels.predicted(made[True], True)[test],
+        "_array": made.corrected(made.sizes, True)[test],
         "_roofline": labels.roofline[test],
     }
     times = labels.times[test]
     off = times - costs[""]
     row: Data = {"program": name, "labels": int(test.sum()), "residual": float(off.std())}
-    row |= {"weight": made[False].weight, "weight_array": made[True].weight}
+    row |= {"weight": made.schedules.weight, "weight_array": made.sizes.weight}
     for kind, cost in costs.items():
         right, count = ordering(cost, times)
         row[f"spearman{kind}"] = float(spearmanr(cost, times).statistic)
@@ -238,22 +299,23 @@ def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
     for key in ("weight", "weight_array"):
         result[f"{key}_mean"] = statistics.fmean(row[key] for row in rows)
     result["residual"] = math.sqrt(statistics.fmean(row["residual"] ** 2 for row in rows))
-    for kind in KINDS:
-        spearman = [row[f"spearman{kind}"] for row in rows]
-        result[f"spearman_median{kind}"] = statistics.median(spearman)
-        result[f"spearman_min{kind}"] = min(spearman)
-        pairs = sum(row["pairs"] for row in rows)
-        result[f"ordering_rate{kind}"] = sum(row[f"right{kind}"] for row in rows) / pairs
-        result[f"top1_regret{kind}"] = common.geometric_mean(row[f"regret{kind}"] for row in rows)
+    walks = [row for row in rows if not row["program"].startswith("pairs:")]
+    for among, name in ((rows, ""), (walks, "walks_")):
+        for kind in KINDS if among else ():
+            spearman = [row[f"spearman{kind}"] for row in among]
+            result[f"{name}spearman_median{kind}"] = statistics.median(spearman)
+            result[f"{name}spearman_min{kind}"] = min(spearman)
+            pairs = sum(row["pairs"] for row in among)
+            right = sum(row[f"right{kind}"] for row in among)
+            result[f"{name}ordering_rate{kind}"] = right / pairs
+            regret = common.geometric_mean(row[f"regret{kind}"] for row in among)
+            result[f"{name}top1_regret{kind}"] = regret
     return result
 
 
 def train(labels: Labels, data: Data, figures: Data, path: Path) -> None:
     """Fit the model to every label, and write it with its provenance."""
-    from tilewright.halide.schedulers.learned.cost_model import LearnedModel
-
-    everything = np.ones(len(labels.of), dtype=bool)
-    sizes, schedules = labels.fit(everything, array=True), labels.fit(everything, array=False)
+    made = labels.fitted(np.ones(len(labels.of), dtype=bool))
     provenance = {
         "date": datetime.date.today().isoformat(),
         "machine": data["machine"],
@@ -263,9 +325,7 @@ def train(labels: Labels, data: Data, figures: Data, path: Path) -> None:
         "labels": len(labels.of),
         "held_out": {k: figures[k] for k in ("spearman_median", "ordering_rate", "top1_regret")},
     }
-    path.write_text(
-        LearnedModel(sizes, schedules, round(figures["residual"], 4), provenance).to_json()
-    )
+    path.write_text(made.model(round(figures["residual"], 4), provenance).to_json())
     print(f"{path}: {path.stat().st_size} bytes")
 
 

@@ -16,6 +16,7 @@ from tilewright.cli import (
     predict,
     records,
     schedule,
+    train,
     tune,
 )
 from tilewright.cli import map as map_graph
@@ -32,6 +33,7 @@ _COMMANDS = (
     new,
     schedule,
     compare,
+    train,
     tune,
     predict,
     map_graph,

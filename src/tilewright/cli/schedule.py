@@ -41,6 +41,8 @@ def add_parser(commands: Any) -> None:
             "--scheduler analytic|learned|auto = analytic": "the analytic search, a beam search "
             "with a learned cost model (for CUDA: the released one of Anderson 2021), or, for CPUs "
             "only, the latter's best where it expects a clear gain (auto)",
+            "--model MODEL.json": "with --scheduler learned or auto: the cost model of tilewright "
+            "train (default: the one that comes with Tilewright)",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
             "--no-check": "with --mode oneshot: skip the check that Halide can lower the schedule; "
             "with --mode top for CUDA: do not ask ptxas which schedules spill registers",
@@ -88,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
         if args.mode != "tune":
             raise TilewrightError("--evaluations is for --mode tune: give both, or neither")
         given["evaluations"] = args.evaluations
+    if args.model is not None:
+        if args.scheduler == "analytic":
+            raise TilewrightError("--model is for --scheduler learned or auto: give both")
+        given["model"] = args.model
     pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arg))
     from tilewright.halide import schedule
 

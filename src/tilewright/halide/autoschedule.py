@@ -30,6 +30,7 @@ from tilewright.halide.options import (
 )
 from tilewright.halide.result import Result
 from tilewright.halide.schedulers.given import given_plan
+from tilewright.halide.schedulers.learned.cost_model import LearnedModel, model_of_file
 from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import device_limits, model_facts, naive
@@ -197,6 +198,7 @@ def _planned(
             fusion=fusion,
             objective=objective,
             scheduler=planning.scheduler,
+            model=_model(task, planning),
             seed=seed,
             check=planning.check,
         )
@@ -209,7 +211,20 @@ def _planned(
     # Mode `tune` continues from the best measured schedules, so that both searches take part.
     least = k // 2 + 1 if mode == "tune" else 1
     auto = planning.scheduler == "auto"
-    return [*given, *plan_learned(task, k=k, least_analytic=least, auto=auto, seed=seed)]
+    model = _model(task, planning)
+    learned = plan_learned(task, k=k, least_analytic=least, auto=auto, seed=seed, model=model)
+    return [*given, *learned]
+
+
+def _model(task: Task, planning: Planning) -> LearnedModel | None:
+    """Return the cost model of the learned scheduler for CPUs; None for others."""
+    if task.gpu and planning.model is not None:
+        raise TilewrightError(
+            f"model={os.fspath(planning.model)!r} is a model of CPUs, and the target is "
+            f"{task.target!r}: leave it out"
+        )
+    wanted = planning.scheduler != "analytic" and not task.gpu
+    return model_of_file(planning.model) if wanted else None
 
 
 def _verified(
@@ -250,7 +265,11 @@ def _measured(
         evaluations=groups.planning.evaluations,
         seed=groups.measuring.seed,
         limits=device_limits(task),
-        structures=MeasuredSearch(task, seed=groups.measuring.seed) if learned else None,
+        structures=MeasuredSearch(
+            task, model_of_file(groups.planning.model), seed=groups.measuring.seed
+        )
+        if learned
+        else None,
     )
 
 

@@ -48,6 +48,8 @@ class Planning:
             released model of Anderson 2021); or ``auto``, for CPUs only:
             the best analytic schedule, unless the learned model expects a clear gain. In mode
             ``tune``, ``learned`` and ``auto`` also measure other structures before tuning.
+        model: a file of ``tilewright train`` with the cost model of ``learned`` and ``auto`` on
+            CPUs; by default the one that comes with the package.
         existing: how to treat Funcs that are already scheduled. ``refuse``: raise an error.
             ``keep``: do not change them. ``discard``: remove their schedules; estimates and
             bounds stay, and `Result.apply` needs the pipeline without schedules. ``improve``:
@@ -72,6 +74,7 @@ class Planning:
     fusion: Fusion = "nested"
     objective: Objective = "time"
     scheduler: Scheduler = "analytic"
+    model: str | os.PathLike[str] | None = None
     existing: Existing = "refuse"
     check: bool = True
     calibration: bool = True
@@ -83,6 +86,11 @@ class Planning:
             raise TilewrightError(f"k={self.k}: give a positive number of schedules")
         if self.evaluations < 1:
             raise TilewrightError(f"evaluations={self.evaluations}: give a positive number")
+        if self.model is not None and self.scheduler == "analytic":
+            raise TilewrightError(
+                f"model={os.fspath(self.model)!r} is for the learned scheduler: add "
+                "scheduler='learned' or 'auto'"
+            )
         for name, kind in (("existing", Existing), ("scheduler", Scheduler)):
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
@@ -158,6 +166,7 @@ class ScheduleOptions(CommonOptions, total=False):
 
     evaluations: int
     scheduler: Scheduler
+    model: str | os.PathLike[str]
     check: bool
     exact_sizes: bool
     verify: bool

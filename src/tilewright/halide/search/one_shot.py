@@ -9,6 +9,7 @@ from dataclasses import replace
 from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.constant_extents import bounded_registers, bounded_threads
+from tilewright.halide.schedulers.learned.cost_model import LearnedModel
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.registry import (
     Fusion,
@@ -43,6 +44,7 @@ def plan_checked(
     fusion: Fusion = "nested",
     objective: Objective = "time",
     scheduler: Scheduler = "analytic",
+    model: LearnedModel | None = None,
     seed: int = 0,
     check: bool = True,
 ) -> list[PlannedSchedule]:
@@ -56,7 +58,7 @@ def plan_checked(
     if scheduler == "analytic":
         planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
     else:
-        planned = plan_learned(task, k=k, auto=scheduler == "auto", seed=seed)
+        planned = plan_learned(task, k=k, auto=scheduler == "auto", seed=seed, model=model)
     if not check:
         return planned
     refusals: list[str] = []

@@ -89,7 +89,7 @@ class State:
         seconds: the predicted time.
         spread: the standard deviation of the correction, in natural logarithms.
         score: the natural logarithm of `seconds` plus `Effort.caution` times `spread`.
-        prior: the time of the analytic model in seconds, without the correction.
+        prior: the time in seconds without the correction.
         features: a function that returns `row`.
         moves: the moves from a start to this state.
     """
@@ -169,7 +169,8 @@ class BeamSearch:
             return
         self.rows += len(found.rows)
         mean, spread = self.model.sizes.correction(found.rows)
-        score = np.log(found.roofline) + mean + self.effort.caution * spread
+        rated = self.model.linear(found, self.machine.clock_hz)
+        score = rated + mean + self.effort.caution * spread
         best = int(np.argmin(score))
         chosen = with_sizes(schedule, {at: int(row[best]) for at, row in sizes.items()})
         if chosen != schedule and not violations(chosen, self._scene(chosen)):
@@ -181,14 +182,17 @@ class BeamSearch:
         prior = self.evaluator.prior(schedule)
         if prior is None:
             return None
-        # Without a correction, the search itself needs no features: they take a sixth of its time.
         row = functools.cache(partial(self._row, schedule, prior))
-        mean = spread = 0.0
+        base, mean, spread = math.log(prior.seconds), 0.0, 0.0
+        # Features take a sixth of the search's time: only a model that uses them pays for them.
+        if self.model.coefficients:
+            found = self.evaluator.features(schedule)
+            base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
         if self.model.schedules.members:
             mean, spread = (float(each[0]) for each in self.model.schedules.correction(row()))
-        score = math.log(prior.seconds) + mean + self.effort.caution * spread
-        seconds = prior.seconds * math.exp(mean)
-        state = State(schedule, seconds, spread, score, prior.seconds, row, moves)
+        score = base + mean + self.effort.caution * spread
+        seconds = math.exp(base + mean)
+        state = State(schedule, seconds, spread, score, math.exp(base), row, moves)
         key = structure_of(schedule)
         known = self.seen.get(key)
         if known is None or state.score < known.score:

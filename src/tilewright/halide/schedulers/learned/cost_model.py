@@ -1,9 +1,13 @@
-"""The learned cost model: a correction of predicted times, with its uncertainty.
+"""The learned cost model: a linear model, and a correction of its times, with its uncertainty.
+
+The time before the correction is the geometric mean of the analytic model's and of the linear
+model's (`linear_model`); for many sizes at once, it is the linear model's alone. Their errors are
+largely independent.
 
 The correction is the logarithm of measured over predicted time, predicted from the features of a
 nest. Only differences between schedules of one pipeline matter: the mean of each pipeline's labels
-is subtracted before fitting. There are two corrections. One corrects the roofline of the features,
-to rate many sizes at once; the other corrects the analytic model's time, to choose among schedules.
+is subtracted before fitting. There are two corrections. One is for rating many sizes at once, the
+other for choosing among schedules.
 Each is the mean of an ensemble of boosted trees, whose members are fitted to different bootstrap
 samples of pipelines. Their standard deviation is the uncertainty. The mean is multiplied by a
 weight that is chosen on held-out pipelines (`shrinkage`) and may be 0. Fitting needs scikit-learn;
@@ -20,28 +24,36 @@ using a model needs only NumPy.
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.schedulers.learned.part_features import NestFeatures
+from tilewright.halide.schedulers.learned.term_counts import TERMS
+from tilewright.shapes import naming
 
 Array: TypeAlias = npt.NDArray[np.float64]
-SCHEMA = 1
+SCHEMA = 2
 FILE = "cost_model_cpu.json"
 # Members of the ensemble; trees per member, their depth, the learning rate, the least labels per
-# leaf, and the share of labels per tree. Chosen for a file of about 200 kB.
+# leaf, the share of labels per tree, and that of features per split. Chosen for a file of about
+# 200 kB.
 MEMBERS = 6
 TREES = 70
 DEPTH = 3
 RATE = 0.08
 LEAF = 8
 SUBSAMPLE = 0.6
+FEATURES = 0.4
 DIGITS = 5  # significant digits of stored numbers
 
 
@@ -163,8 +175,10 @@ class CorrectionModel:
 
 @dataclass(frozen=True, eq=False)
 class LearnedModel:
-    """Corrections of the roofline (`sizes`) and of the analytic model's time (`schedules`).
+    """The linear model and the corrections for many `sizes` at once and for single `schedules`.
 
+    `coefficients` are those of `term_counts.TERMS` by name. If there are none, the roofline of the
+    features and the analytic model's time take the place of the linear and the mean time.
     `residual` is the standard deviation of the corrected logarithms of measured over predicted time
     in held-out pipelines, after subtracting the mean of each pipeline. `provenance` describes the
     training data and the accuracy.
@@ -174,6 +188,34 @@ class LearnedModel:
     schedules: CorrectionModel
     residual: float = 0.0
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+
+    def linear(self, found: NestFeatures, clock_hz: float) -> Array:
+        """Return the logarithms of seconds by the linear model, shape (N,)."""
+        if not self.coefficients:
+            return np.asarray(np.log(found.roofline / clock_hz))
+        each = np.array([self.coefficients[term.name] for term in TERMS])
+        return np.asarray(np.log(np.maximum(found.terms @ each, 1.0) / clock_hz))
+
+    def shares(self, found: NestFeatures) -> dict[str, float]:
+        """Return each term's share of the linear model's time, 0 to 1, for the first row."""
+        if not self.coefficients:
+            return {}
+        cycles = {
+            term.name: self.coefficients[term.name] * float(found.terms[0, i])
+            for i, term in enumerate(TERMS)
+        }
+        total = max(sum(cycles.values()), 1.0)
+        return {name: each / total for name, each in cycles.items()}
+
+    def mean(self, prior: float, found: NestFeatures | None, clock_hz: float) -> float:
+        """Return the logarithm of a schedule's seconds before the correction.
+
+        `prior` is the analytic model's time in seconds; without features, it is the result.
+        """
+        if found is None or not self.coefficients:
+            return math.log(prior)
+        return (math.log(prior) + float(self.linear(found, clock_hz)[0])) / 2.0
 
     def to_json(self) -> str:
         """Return the model as JSON text."""
@@ -181,6 +223,7 @@ class LearnedModel:
             "schema": SCHEMA,
             "provenance": dict(self.provenance),
             "residual": self.residual,
+            "coefficients": {k: float(f"{v:.{DIGITS}g}") for k, v in self.coefficients.items()},
             "sizes": self.sizes.to_dict(),
             "schedules": self.schedules.to_dict(),
         }
@@ -199,9 +242,29 @@ def from_json(text: str) -> LearnedModel:
                 f"the cost model has schema {data['schema']}, not {SCHEMA}: train it again"
             )
         sizes, schedules = (CorrectionModel.from_dict(data[n]) for n in ("sizes", "schedules"))
-        return LearnedModel(sizes, schedules, float(data["residual"]), data["provenance"])
-    except (ValueError, KeyError, TypeError) as error:
+        coefficients = {str(name): float(c) for name, c in data["coefficients"].items()}
+        if coefficients and set(coefficients) != {term.name for term in TERMS}:
+            raise TilewrightError("the cost model has other terms: train it again")
+        return LearnedModel(
+            sizes, schedules, float(data["residual"]), data["provenance"], coefficients
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TilewrightError(f"this is not a cost model: {error}; train one again") from error
+
+
+def model_of_file(path: str | os.PathLike[str] | None) -> LearnedModel:
+    """Return the model in a file of ``tilewright train``; without a file, the shipped one.
+
+    Raises `TilewrightError` if the file cannot be read or is not a model.
+    """
+    if path is None:
+        return shipped()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TilewrightError(f"cannot read the model {path}: {error}") from error
+    with naming(os.fspath(path)):
+        return from_json(text)
 
 
 @cache
@@ -254,6 +317,7 @@ def fitted(
             learning_rate=RATE,
             min_samples_leaf=LEAF,
             subsample=SUBSAMPLE,
+            max_features=FEATURES,
             init="zero",
             random_state=seed + member,
         )

@@ -25,10 +25,19 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import TERMS, part_times
 from tilewright.halide.schedulers.learned.features import features
 from tilewright.halide.schedulers.learned.part_features import NAMES, NestFeatures, PartFeatures
+from tilewright.halide.schedulers.learned.term_counts import TERMS as LINEAR_TERMS
 
 Array: TypeAlias = npt.NDArray[np.float64]
-# Features including the analytic model's time over the roofline's, and the shares of its terms.
-PRIOR_NAMES = (*NAMES, "prior over roofline", *(f"prior {term}" for term in TERMS))
+# Features including the analytic model's time over the roofline's, the shares of its terms, and the
+# terms of the linear model over its time.
+PRIOR_NAMES = (
+    *NAMES,
+    "prior over roofline",
+    *(f"prior {term}" for term in TERMS),
+    *(f"term {term.name}" for term in LINEAR_TERMS),
+)
+# Smaller shares of the analytic model's time are not distinguished.
+LEAST_SHARE = 2.0**-6
 # Maximum nodes in the expressions of a stage with its inlined Funcs; larger ones are not costed.
 LARGEST_VIEW = 200_000
 
@@ -43,7 +52,8 @@ class Prior:
     def with_features(self, found: NestFeatures, clock_hz: float) -> Array:
         """Return the features of `PRIOR_NAMES`, shape (1, F), given those of the same sizes."""
         ratio = math.log(self.seconds * clock_hz / float(found.roofline[0]))
-        return np.concatenate([found.rows[:1], [[ratio, *self.shares]]], axis=1)
+        shares = np.log2(np.maximum(found.terms[0] / (self.seconds * clock_hz), LEAST_SHARE))
+        return np.concatenate([found.rows[:1], [[ratio, *self.shares, *shares]]], axis=1)
 
 
 @dataclass(eq=False)

@@ -23,6 +23,7 @@ from tilewright.halide.analysis.bounds import Bound, Box, union_boxes
 from tilewright.halide.analysis.nest_structure import StageKey
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.learned.term_counts import TERM_COUNT
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -47,10 +48,14 @@ NAMES = (
 
 @dataclass(frozen=True, eq=False)
 class NestFeatures:
-    """Features, shape (N, `len(NAMES)`), and the cycles of the roofline, shape (N,)."""
+    """Features, shape (N, `len(NAMES)`), and the cycles of the roofline, shape (N,).
+
+    `terms` has the cycles of `term_counts.TERMS`, shape (N, K).
+    """
 
     rows: Array
     roofline: Array
+    terms: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,7 @@ class PartFeatures:
     | `least` | points in the region of each stage | count |
     | `touched` | boxes loaded or stored by Func or input | (N,), coordinates |
     | `inner` | sizes of the allocations in loops | (N,), bytes |
+    | `terms` | the terms of the linear model | (K, N), cycles |
     """
 
     points: Array
@@ -76,6 +82,7 @@ class PartFeatures:
     least: Mapping[StageKey, float]
     touched: Mapping[str, Box]
     inner: tuple[Array, ...]
+    terms: Array
 
 
 def assembled(nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures]) -> NestFeatures:
@@ -94,19 +101,21 @@ def assembled(nest: ScheduledNest, model: CpuModel, parts: Sequence[PartFeatures
     computed = sum(joined([part.points for part in parts]), np.zeros(n))
     at_root = joined([part.roots for part in parts])
     sums = at_root.sum(axis=0)
-    roofline, terms = sums[0], sums[1 : 1 + len(TERM_NAMES)]
+    roofline, shares = sums[0], sums[1 : 1 + len(TERM_NAMES)]
     of_root = dict(zip(ROOT_NAMES, sums[1 + len(TERM_NAMES) :], strict=True))
     of_root = {name: fact / np.maximum(roofline, 1.0) for name, fact in of_root.items()}
     of_root["parts"] = row(math.log2(1 + len(at_root)))
     known = {key: value for part in parts for key, value in part.least.items()}
     least = float(sum(known[key] for key in nest.structure.stages))
-    rows = [*facts, *(terms / np.maximum(roofline, 1.0))]
+    rows = [*facts, *(shares / np.maximum(roofline, 1.0))]
     rows += [of_root[name] for name in ROOT_NAMES]
     rows.append(np.log2(np.maximum(computed / np.maximum(least, 1.0), 2.0**-8)))
     rows += _allocated(nest, model, parts, n)
     rows.append(np.log2(np.maximum(roofline, 1.0)) - 20.0)
     stacked = np.nan_to_num(np.stack([row(each) for each in rows], axis=1))
-    return NestFeatures(stacked, row(np.maximum(roofline, 1.0)))
+    terms = np.sum([np.broadcast_to(part.terms, (TERM_COUNT, n)) for part in parts], axis=0)
+    counted = np.nan_to_num(terms.reshape(TERM_COUNT, n).T, posinf=0.0)
+    return NestFeatures(stacked, row(np.maximum(roofline, 1.0)), counted)
 
 
 def _allocated(

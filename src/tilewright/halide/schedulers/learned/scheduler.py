@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
@@ -22,6 +23,7 @@ from tilewright.halide.schedulers.learned.sampling import SEEDS
 from tilewright.halide.schedulers.registry import naive, plan, sized, why_illegal
 from tilewright.halide.schedulers.task import Task
 
+LARGEST = 3  # terms in a note
 # Maximum number of states to adapt to all sizes and to check, per requested schedule.
 TRIED = 6
 NO_GPU = (
@@ -69,11 +71,13 @@ def plan_learned(
     search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
     states = search.run([*starts, naive(task)])
     chosen = Chosen(task.algorithm)
+    origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
         if len(chosen.accepted) < k:
             residual = search.model.residual
             planned = planned_state(state, starts.get(state.schedule), task, residual)
             if planned is not None:
+                origin.setdefault(planned.schedule, state)
                 chosen.offer(planned)
     found = chosen.best(k)
     first = analytic[0]
@@ -87,8 +91,33 @@ def plan_learned(
         there = [each.schedule for each in found]
         found += [each for schedule, each in own.items() if schedule not in there]
     effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
-    found[0] = replace(found[0], notes=(*found[0].notes, f"Learned scheduler: {effort_note}"))
+    why = _why(origin.get(found[0].schedule), states, search)
+    notes = (*found[0].notes, *why, f"Learned scheduler: {effort_note}")
+    found[0] = replace(found[0], notes=notes)
     return found
+
+
+def _why(state: State | None, states: list[State], search: BeamSearch) -> Iterator[str]:
+    """Yield notes on why a schedule was chosen: its largest terms, and the next best structure."""
+    if state is None:
+        return
+    found = search.evaluator.features(state.schedule)
+    shares = search.model.shares(found) if found is not None else {}
+    largest = sorted(shares, key=lambda name: -shares[name])[:LARGEST]
+    if largest:
+        named = ", ".join(f"{name} {shares[name]:.0%}" for name in largest)
+        yield f"Largest terms of the linear model: {named}."
+    other = next((each for each in states if each is not state), None)
+    if other is not None:
+        ratio = math.exp(other.score - state.score)
+        made = ", ".join(map(str, _kinds(other))) or "a start of the search"
+        yield f"The next best structure ({made}) counts as taking {ratio:.2f} times as long."
+
+
+def _kinds(state: State) -> list[str]:
+    """Return the kinds of moves that lead to a state, with their numbers."""
+    kinds = Counter(type(move).__name__ for move in state.moves)
+    return [f"{count} {kind}" for kind, count in kinds.items()]
 
 
 def _require_supported(task: Task, auto: bool) -> None:
@@ -118,8 +147,7 @@ def planned_state(
 
 def _words(state: State, residual: float) -> tuple[str, ...]:
     """Return the notes on a state for reports."""
-    kinds = Counter(type(move).__name__ for move in state.moves)
-    made = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    made = ", ".join(_kinds(state))
     off = 100 * (math.exp(math.hypot(state.spread, residual)) - 1)
     seconds = f"The learned model expects {1e3 * state.seconds:.3g} ms, give or take {off:.0f}%."
     return (seconds, f"Moves from the analytic schedule: {made}.") if made else (seconds,)

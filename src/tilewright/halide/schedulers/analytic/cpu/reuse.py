@@ -20,7 +20,7 @@ from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.ir.algorithm import Func, Variable
 from tilewright.halide.ir.schedule import Level
 
-_SLIDES_OVER = ("serial", "unrolled")
+SLIDES_OVER = ("serial", "unrolled")
 
 
 def repeats(
@@ -53,14 +53,14 @@ def repeats(
         sizes = [_extent(part.extent) for part in inner]
         around = [_extent(part.extent) for part in outer]
         moving = [d for d, pair in enumerate(zip(sizes, around, strict=True)) if pair[0] < pair[1]]
-        if at <= stored or loops[at].mapping not in _SLIDES_OVER or not _slides(func, moving):
+        if at <= stored or loops[at].mapping not in SLIDES_OVER or not slides(func, moving):
             count = _extent(loops[at].extent)
             total *= max(1.0, count * math.prod(sizes) / math.prod(around))
         outer = inner
     return total
 
 
-def _slides(func: Func, moving: Sequence[int]) -> bool:
+def slides(func: Func, moving: Sequence[int]) -> bool:
     """Return whether a Func slides over a loop along which its region moves in these dimensions."""
     if not func.args or len(moving) > 1:
         return False
