@@ -1,5 +1,8 @@
 """The default model learns from a Gaussian process between the instances."""
 
+import copy
+import json
+
 import numpy as np
 import pytest
 
@@ -81,3 +84,22 @@ def test_made_up_queries_have_values_that_were_measured():
     assert all(set(made[:, j]) <= set(X[:, j]) for j in range(4))
     assert len(np.unique(made, axis=0)) > len(np.unique(X, axis=0))
     assert np.array_equal(made, shuffled(X, seed=3))
+
+
+def test_the_models_before_a_teacher_widen_intervals_beyond_the_range(monkeypatch):
+    X, y = tuned(200, 0)
+    limits = {"features": NAMES, "max_parameters": 60, "max_seconds": None}
+    taught = Augmented(**limits).fit(X, y)
+    monkeypatch.setattr(augmented, "_FEWEST", len(X) + 1)
+    alone = Augmented(**limits).fit(X, y)
+    assert taught.chosen_["teacher"] > 0
+    folds = len(alone.committee_)
+    assert taught.committee_.shape == (2 * folds, len(taught.theta_))
+    np.testing.assert_array_equal(taught.committee_[folds:], alone.committee_)
+    far = 2.0 ** np.random.default_rng(7).uniform(8, 11, (200, 4))
+    students = copy.copy(taught)
+    students.committee_ = taught.committee_[:folds]
+    np.testing.assert_array_equal(students.predict(far), taught.predict(far))
+    assert np.median(taught._spread(far)) > np.median(students._spread(far))
+    again = Augmented.from_dict(json.loads(json.dumps(taught.to_dict())))
+    np.testing.assert_array_equal(again.predict_interval(far), taught.predict_interval(far))

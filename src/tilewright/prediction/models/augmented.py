@@ -11,7 +11,7 @@ cross-validation, which also gives the intervals, and a Gaussian process as a te
 | `logs`, `centre_` | logarithms of the times, and their median | (n,), log seconds |
 | `place` | fold of each instance in the cross-validation | (n,) |
 | `theta` | parameters of the surface | (count,) |
-| `committee_` | those of the folds' models, for intervals and warnings | (folds, count) |
+| `committee_` | those of the folds' models, also as before a teacher | (models, count) |
 | `held_out_` | instances of the cross-validation, and their held-out log times | (part,), (part,) |
 | `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
@@ -202,7 +202,11 @@ class Augmented(Estimator):
         if folds.error >= score(choice.held_out, problem.targets, problem.cap):
             return choice, theta, 0.0
         taught, far = teacher.student(folds, probes)
-        return (folds, taught, teacher.share) if far <= _UNSTEADY else (choice, theta, 0.0)
+        if far > _UNSTEADY:
+            return choice, theta, 0.0
+        # Students agree where their teachers do, also where none of them has seen anything; the
+        # models before a teacher continue as each fold's instances say.
+        return replace(folds, models=(*folds.models, *choice.models)), taught, teacher.share
 
     def _probes(self, data: Array) -> Array:
         """Return columns of made-up queries, among the instances and around them.
