@@ -1,8 +1,8 @@
 """Our default model of run time: see `tilewright.prediction.models.surface` for its form.
 
 Beyond the paper: log time of log sizes, a sum of monomials added to the hidden layer, second-order
-training on a relative error that is robust to outliers, and a choice among such configurations by
-cross-validation, which also gives the intervals.
+training on a relative error that is robust to outliers, a choice among such configurations by
+cross-validation, which also gives the intervals, and a Gaussian process as a teacher of the chosen.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
@@ -11,7 +11,7 @@ cross-validation, which also gives the intervals.
 | `logs`, `centre_` | logarithms of the times, and their median | (n,), log seconds |
 | `place` | fold of each instance in the cross-validation | (n,) |
 | `theta` | parameters of the surface | (count,) |
-| `committee_` | those of the folds' models, for intervals and warnings | (folds, count) |
+| `committee_` | those of the folds' models, also as before a teacher | (models, count) |
 | `held_out_` | instances of the cross-validation, and their held-out log times | (part,), (part,) |
 | `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
@@ -30,12 +30,15 @@ from threadpoolctl import threadpool_limits
 from tilewright.prediction.errors import PredictionError
 from tilewright.prediction.models import candidate_inputs as extras
 from tilewright.prediction.models.complexity import Complexity
+from tilewright.prediction.models.distillation import Teacher, shuffled
 from tilewright.prediction.models.estimator import Estimator
+from tilewright.prediction.models.gaussian_process import GaussianProcess
 from tilewright.prediction.models.inputs import ModelInputs
 from tilewright.prediction.models.intervals import IntervalCalibration
 from tilewright.prediction.models.model_selection import (
     ScoredConfiguration,
     SelectionProblem,
+    capped,
     choose,
     score,
     train,
@@ -44,6 +47,8 @@ from tilewright.prediction.models.model_selection import (
 from tilewright.prediction.models.surface import Shape, value
 
 _MOST = 600  # instances of the cross-validation
+_FEWEST = 20  # instances for a teacher
+_CHOOSING, _TEACHING = 0.275, 0.55  # shares of the time after which neither begins anything
 _TRAINED = 5000  # instances; below this, few numbers are fitted
 _PROBES = 1000  # of each kind
 _BEYOND = 4.0  # times the sizes of an instance
@@ -57,7 +62,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Augmented(Estimator):
-    """Run time from at most ``max_parameters`` fitted numbers, in at most 2 s.
+    """Run time from at most ``max_parameters`` fitted numbers, in at most 4 s.
 
     Args:
         max_parameters: the limit on weights and biases (standardisation by the training
@@ -65,8 +70,9 @@ class Augmented(Estimator):
         threads: the features that count threads; by default those called threads.
         work: expressions of actual work, such as non-zeros, used in addition to the
             complexity. Without them, expressions such as how full a sparse product is are tried.
-        max_seconds: CPU seconds of training. No further configuration is tried after half of it.
-            None for no limit, so that the choice is the same everywhere.
+        max_seconds: CPU seconds of training. No further configuration is tried after a quarter of
+            it, and after half of it no Gaussian process teaches the chosen one. None for no limit,
+            so that the choice is the same everywhere.
     """
 
     kind: ClassVar[str] = "augmented"
@@ -74,7 +80,7 @@ class Augmented(Estimator):
     max_parameters: int = 75
     threads: tuple[str, ...] | list[str] | None = None
     work: tuple[str, ...] | list[str] | None = None
-    max_seconds: float | None = 2.0
+    max_seconds: float | None = 4.0
 
     def _fit(self, data: Array, seconds: Array) -> None:
         if isinstance(self.max_parameters, bool) or not isinstance(self.max_parameters, int):
@@ -107,6 +113,7 @@ class Augmented(Estimator):
         part = random.permutation(len(data))[:_MOST]
         folds = max(2, min(self.folds or 5, len(part)))
         first = self.n_features_in_ + len(always)
+        limit = np.inf if self.max_seconds is None else self.max_seconds
         problem = SelectionProblem(
             columns=columns[part],
             names=(*self.names_, *self.expressions_),
@@ -117,12 +124,16 @@ class Augmented(Estimator):
             optional=tuple(range(first, columns.shape[1])),
             limit=self.max_parameters,
             seed=self.seed,
-            until=np.inf if self.max_seconds is None else began + 0.55 * self.max_seconds,
+            until=began + _CHOOSING * limit,
         )
         choices = choose(problem)
-        choice, theta = self._steadiest(
-            choices, problem, columns, logs - self.centre_, self._probes(data)
-        )
+        probes = self._probes(data)
+        choice, theta = self._steadiest(choices, problem, columns, logs - self.centre_, probes)
+        in_time = time.thread_time() <= began + _TEACHING * limit
+        share = 0.0
+        if _FEWEST <= len(data) <= _MOST and in_time:
+            taught = problem, data[part], seconds[part], probes
+            choice, theta, share = self._taught(choice, theta, *taught)
         self._keep(choice, theta)
         held_out = np.clip(choice.held_out + self.centre_, -200, 200)
         self.held_out_ = some[part], held_out
@@ -133,6 +144,7 @@ class Augmented(Estimator):
         assert self.parameter_count_ <= self.max_parameters
         self.chosen_ = {
             **choice.report(problem.names),
+            "teacher": share,
             "tried": [other.report(problem.names) for other in choices],
         }
 
@@ -161,6 +173,40 @@ class Augmented(Estimator):
         first = (1.0, choices[0], choices[0].models[0])
         _, choice, theta = min(fits, key=lambda fit: fit[0], default=first)
         return choice, theta
+
+    def _taught(
+        self,
+        choice: ScoredConfiguration,
+        theta: Array,
+        problem: SelectionProblem,
+        data: Array,
+        seconds: Array,
+        probes: Array,
+    ) -> tuple[ScoredConfiguration, Array, float]:
+        """Return the configuration trained on a teacher's answers, if that reduces its error.
+
+        The last is the weight of the Gaussian process in the teacher, 0 without a teacher.
+        """
+        named = {"features": self.names_, "complexity": self.complexity, "seed": self.seed}
+        process = GaussianProcess(folds=0).set_params(**named).fit(data, seconds)
+        problem = capped(problem, choice.held_out)
+        teacher = Teacher(problem, choice, theta, process, self.centre_, data)
+        if not teacher.share:
+            return choice, theta, 0.0
+        made = shuffled(data, self.seed)
+        columns = np.column_stack([made, *(expression(made) for expression in self._parsed)])
+        sound = np.isfinite(columns).all(axis=1)
+        if not sound.any():
+            return choice, theta, 0.0
+        folds = teacher.folds(made[sound], columns[sound])
+        if folds.error >= score(choice.held_out, problem.targets, problem.cap):
+            return choice, theta, 0.0
+        taught, far = teacher.student(folds, probes)
+        if far > _UNSTEADY:
+            return choice, theta, 0.0
+        # Students agree where their teachers do, also where none of them has seen anything; the
+        # models before a teacher continue as each fold's instances say.
+        return replace(folds, models=(*folds.models, *choice.models)), taught, teacher.share
 
     def _probes(self, data: Array) -> Array:
         """Return columns of made-up queries, among the instances and around them.

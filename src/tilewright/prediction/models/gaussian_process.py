@@ -16,6 +16,7 @@ the likelihood times priors that keep a few instances from choosing extreme ones
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -79,17 +80,23 @@ class GaussianProcess(Estimator):
             doubt = np.maximum(1.0, (far / (_OUTLYING * usual)) ** 2)
             found = self._likeliest([found], points[some], targets[some], doubt[some])
         self._inverse, self._alpha, self._rows = inverse * unit**-2, alpha / unit, rows
+        self._scales = middle, unit**2, covariance.signal, covariance.slope
         self.lengths_ = covariance.lengths
         self.points_ = points / self.lengths_
-        self.weights_ = unit * covariance.signal * alpha
-        self.slopes_ = unit * covariance.slope * (points.T @ alpha)
-        self.constant_ = middle + unit * _LEVEL * float(alpha.sum())
+        self._weigh(self._alpha)
         self.parameter_count_ = self.weights_.size + self.points_.size + self.slopes_.size + 1
         self.chosen_ = {
             "length_scales": self.lengths_.tolist(),
             "signal": unit * covariance.signal**0.5,
             "noise": unit * covariance.noise**0.5,
         }
+
+    def _weigh(self, alpha: Array) -> None:
+        """Set what a prediction needs from K⁻¹ targets, in units of log time."""
+        middle, unit, signal, slope = self._scales
+        self.weights_ = unit * signal * alpha
+        self.slopes_ = unit * slope * ((self.points_ * self.lengths_).T @ alpha)
+        self.constant_ = middle + unit * _LEVEL * float(alpha.sum())
 
     def _likeliest(self, starts: Any, points: Array, targets: Array, doubt: Array) -> Array:
         """Return the logarithms of the most likely hyperparameters."""
@@ -126,6 +133,20 @@ class GaussianProcess(Estimator):
             moved = np.linalg.solve(self._inverse[np.ix_(own, own)], self._alpha[own])
             found[self._rows[own]] = logs[self._rows[own]] - moved
         return found
+
+    def without(self, instances: Array) -> GaussianProcess:
+        """Return the process without some training instances, its hyperparameters kept.
+
+        Args:
+            instances: their places among the instances that it was fitted to.
+        """
+        own = np.flatnonzero(np.isin(self._rows, instances))
+        moved = np.linalg.solve(self._inverse[np.ix_(own, own)], self._alpha[own])
+        alpha = self._alpha - self._inverse[:, own] @ moved
+        alpha[own] = 0.0
+        lesser = copy.copy(self)
+        lesser._weigh(alpha)
+        return lesser
 
     def _predict(self, data: Array) -> Array:
         inputs = self.inputs_(self._with_complexity(data))

@@ -54,6 +54,7 @@ def minimise(
     *,
     ridge: Array,
     steps: int,
+    relative: float = _RELATIVE,
 ) -> FittedParameters:
     """Fit log times.
 
@@ -61,10 +62,11 @@ def minimise(
         shape: the shape of the model.
         theta: starting points, shape (B, count).
         inputs: with a row of ones, shape (inputs + 1, n).
-        logs: targets, shape (n,).
+        logs: targets, shape (n,) or, if problems differ, (B, n).
         weights: the weights of the instances in each problem, shape (B, n).
         ridge: strength for each parameter, shape (count,), towards zero.
         steps: Levenberg-Marquardt steps at most.
+        relative: the share of the steps after which the error is relative; 1 for none.
     """
     theta = theta.copy()
     batch = len(theta)
@@ -74,12 +76,12 @@ def minimise(
     current, jacobian = value_and_jacobian(shape, theta, inputs)
     residual = current - logs
     scale = _scale(residual, weights)
-    relative = False
-    loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
+    late = False
+    loss = _loss(residual, weights, scale, late) + _penalty(theta, ridge, scale)
     for step in range(steps):
-        relative = step >= _RELATIVE * steps
-        loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
-        weighted = jacobian * (weights * _trust(residual, scale, relative))[:, None, :]
+        late = step >= relative * steps
+        loss = _loss(residual, weights, scale, late) + _penalty(theta, ridge, scale)
+        weighted = jacobian * (weights * _trust(residual, scale, late))[:, None, :]
         gram = weighted @ jacobian.transpose(0, 2, 1)
         slope = (weighted @ residual[..., None])[..., 0]
         pull = ridge * np.minimum(scale[:, None], _WIDEST) ** 2
@@ -94,7 +96,7 @@ def minimise(
             continue
         trial = theta - move
         tried = value(shape, trial, inputs) - logs
-        new = _loss(tried, weights, scale, relative) + _penalty(trial, ridge, scale)
+        new = _loss(tried, weights, scale, late) + _penalty(trial, ridge, scale)
         better = new < loss
         theta = np.where(better[:, None], trial, theta)
         damping = np.clip(np.where(better, damping / 4, damping * 4), 1e-9, 1e9)
@@ -102,7 +104,7 @@ def minimise(
             current, jacobian = value_and_jacobian(shape, theta, inputs)
             residual = current - logs
         scale = _scale(residual, weights)
-    loss = _loss(residual, weights, scale, relative) + _penalty(theta, ridge, scale)
+    loss = _loss(residual, weights, scale, late) + _penalty(theta, ridge, scale)
     return FittedParameters(theta, loss, scale)
 
 

@@ -111,10 +111,8 @@ def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
             "max_parameters"
         )
     best = _best(tried)
-    errors = np.abs(best.held_out - problem.targets)[_long(problem.targets)]
-    cap = min(problem.cap, max(_CAP * float(np.median(errors)), _LEAST_CAP))
-    problem = replace(problem, cap=cap)
-    tried = [replace(c, error=score(c.held_out, problem.targets, cap)) for c in tried]
+    problem = capped(problem, best.held_out)
+    tried = [replace(c, error=score(c.held_out, problem.targets, problem.cap)) for c in tried]
     best = _best(tried)
     kept = _relevant(problem, best)
     if 0 < len(kept) < len(every) and not problem.late():
@@ -131,6 +129,13 @@ def choose(problem: SelectionProblem) -> list[ScoredConfiguration]:
             best = tried[-1]
     rest = sorted((c for c in tried if c is not best), key=lambda choice: choice.error)
     return [best, *rest]
+
+
+def capped(problem: SelectionProblem, held_out: Array) -> SelectionProblem:
+    """Return the problem with a cap of errors that suits these held-out log times."""
+    errors = np.abs(held_out - problem.targets)[_long(problem.targets)]
+    cap = min(problem.cap, max(_CAP * float(np.median(errors)), _LEAST_CAP))
+    return replace(problem, cap=cap)
 
 
 def _without_densities(
@@ -285,13 +290,24 @@ def train(
     weights = np.ones((restarts, len(targets)))
     held = ridge(shape, choice.stiffness)
     fitted = minimise(shape, theta, scaled, targets, weights, ridge=held, steps=60)
-    asked = with_ones(inputs(probes))
-    middle = np.median(value(shape, np.stack(choice.models), asked), axis=0)
-    away = np.minimum(np.abs(value(shape, fitted.theta, asked) - middle), _FARTHEST)
-    loss = fitted.loss * (1 + _DISTRUST * np.nan_to_num(away, nan=_FARTHEST) ** 2).mean(axis=1)
+    best, far = steadiest(choice, fitted.theta, fitted.loss, probes)
+    return np.asarray(fitted.theta[best]), far
+
+
+def steadiest(
+    choice: ScoredConfiguration, theta: Array, loss: Array, probes: Array
+) -> tuple[int, float]:
+    """Return the best of these fits (B, count) with losses (B,), and its share of distant probes.
+
+    See `train`.
+    """
+    asked = with_ones(choice.inputs(probes))
+    middle = np.median(value(choice.shape, np.stack(choice.models), asked), axis=0)
+    away = np.minimum(np.abs(value(choice.shape, theta, asked) - middle), _FARTHEST)
+    loss = loss * (1 + _DISTRUST * np.nan_to_num(away, nan=_FARTHEST) ** 2).mean(axis=1)
     loss = np.where(np.isfinite(loss), loss, np.inf)
     best = int(loss.argmin())
-    return np.asarray(fitted.theta[best]), float(np.mean(away[best] > _FAR))
+    return best, float(np.mean(away[best] > _FAR))
 
 
 def _validated(
