@@ -1,9 +1,10 @@
 """What a schedule does, in cycles of a few kinds: the terms of the linear cost model.
 
 The time of a schedule is modelled as a sum of terms with nonnegative coefficients, which are fitted
-to measured times (`linear_model`), as in Adams 2019 (section 4.2). Each term is a count of events,
-such as vectors of arithmetic or runs of a member, times a cost that is given in `TERMS`; a fitted
-coefficient multiplies that cost. Work in parallel loops is divided by the cores.
+to measured times (`linear_model`). In Adams 2019, a network chooses such coefficients per stage.
+Each term is a count of events, such as vectors of arithmetic or runs of a member, times a cost that
+is given in `TERMS`; a fitted coefficient multiplies that cost. Work in parallel loops is divided by
+the cores.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
