@@ -16,8 +16,10 @@ both, in ``_unshrunk`` of its correction at full weight, in ``_array`` of the co
 model, which rates all sizes at once, and in ``_roofline`` of the features' own simple model, in
 which nothing is fitted. ``weight`` is what cross-validation over the other programs chose for the
 correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`). ``walks_…`` are the figures
-of random walks alone, without the recorded pairs. ``--train`` fits the model to everything and
-writes the file that the package ships.
+of random walks alone, without the recorded pairs. ``…_anchor`` is the regret of always taking the
+analytic schedule, ``…_guarded`` that of taking the model's choice only where its gain is expected
+(``needed_gain``). ``--train`` fits the model to everything and writes the file that the package
+ships.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ NOISY = 1.25  # the anchor's second copy over the first, at most, or the inverse
 APART = 1.3  # pairs of times that count for the ordering
 KINDS = ("", "_prior", "_linear", "_mean", "_unshrunk", "_array", "_roofline")
 SEED = 0
+RESIDUAL = 0.34  # of models that are fitted without one program: the figure of all
 LEARNED = common.HERE.parent / "src" / "tilewright" / "halide" / "schedulers" / "learned"
 # The modules of the learned scheduler that compute features, and those that fit.
 FEATURE_FILES = ("features", "part_features", "evaluation", "instances", "term_counts")
@@ -179,7 +182,7 @@ class Labels:
         made = {
             array: shrunk(self.training(array, linear).only(train), seed) for array in (True, False)
         }
-        return Fitted(self, coefficients, linear, made[True], made[False])
+        return Fitted(self, train, coefficients, linear, made[True], made[False])
 
     def training(self, array: bool, linear: Any) -> Any:
         """All labels, to correct the mean time or the linear model's alone."""
@@ -196,22 +199,30 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What was fitted to some of the `labels`; `linear` has the linear model's times of all."""
+    """What was fitted to the labels `used`; `linear` has the linear model's times of all."""
 
     labels: Labels
+    used: Any
     coefficients: Any
     linear: Any
     sizes: Any
     schedules: Any
 
-    def model(self, residual: float = 0.0, provenance: Data | None = None) -> Any:
+    def model(self, residual: float = RESIDUAL, provenance: Data | None = None) -> Any:
         """The model as the package ships it."""
         from tilewright.halide.schedulers.learned.cost_model import LearnedModel
         from tilewright.halide.schedulers.learned.term_counts import TERMS
 
         names = [term.name for term in TERMS]
         coefficients = dict(zip(names, self.coefficients.tolist(), strict=True))
-        return LearnedModel(self.sizes, self.schedules, residual, provenance or {}, coefficients)
+        return LearnedModel(
+            self.sizes,
+            self.schedules,
+            residual,
+            provenance or {},
+            coefficients,
+            *moved(self.labels, self.used),
+        )
 
     def corrected(self, model: Any, array: bool) -> Any:
         """Logarithms of times with a correction."""
@@ -264,6 +275,13 @@ def held_out(labels: Labels, name: str) -> Data:
     off = times - costs[""]
     row: Data = {"program": name, "labels": int(test.sum()), "residual": float(off.std())}
     row |= {"weight": made.schedules.weight, "weight_array": made.sizes.weight}
+    own = int(np.argmin(np.abs(times)))  # the anchor, whose ratio is 1
+    best = int(np.argmin(costs[""]))
+    row |= {
+        "gain": float(costs[""][own] - costs[""][best]),
+        "best_over_fastest": float(np.exp(times[best] - times.min())),
+        "anchor_over_fastest": float(np.exp(times[own] - times.min())),
+    }
     for kind, cost in costs.items():
         right, count = ordering(cost, times)
         row[f"spearman{kind}"] = float(spearmanr(cost, times).statistic)
@@ -282,7 +300,20 @@ def residual(labels: Labels, name: str) -> float:
     return math.sqrt(statistics.fmean(float(off[labels.of == g].var()) for g in groups))
 
 
-def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
+def moved(labels: Labels, used: Any) -> tuple[float, float]:
+    """Mean and standard deviation of what random moves do to the logarithm of the time.
+
+    Only the labels `used` count, and their pipelines have equal weight. The times are over those of
+    the anchor, where the walks begin.
+    """
+    groups = [g for g in sorted(set(labels.of[used])) if not g.startswith("pairs:")]
+    each = [labels.times[used & (labels.of == g)] for g in groups]
+    drift = statistics.fmean(float(times.mean()) for times in each)
+    squares = statistics.fmean(float(((times - drift) ** 2).mean()) for times in each)
+    return drift, math.sqrt(squares)
+
+
+def summary(rows: list[Data], labels: Labels, found: dict[str, Data], random: int) -> Data:
     """The figures that the claim is about."""
     copies = [d["again"] for d in found.values() if d["again"]]
     result: Data = {
@@ -299,6 +330,9 @@ def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
     for key in ("weight", "weight_array"):
         result[f"{key}_mean"] = statistics.fmean(row[key] for row in rows)
     result["residual"] = math.sqrt(statistics.fmean(row["residual"] ** 2 for row in rows))
+    drift, deviation = moved(labels, np.ones(len(labels.of), dtype=bool))
+    needed = drift * (result["residual"] / deviation) ** 2
+    result |= {"drift": drift, "deviation": deviation, "needed_gain": needed}
     walks = [row for row in rows if not row["program"].startswith("pairs:")]
     for among, name in ((rows, ""), (walks, "walks_")):
         for kind in KINDS if among else ():
@@ -310,6 +344,14 @@ def summary(rows: list[Data], found: dict[str, Data], random: int) -> Data:
             result[f"{name}ordering_rate{kind}"] = right / pairs
             regret = common.geometric_mean(row[f"regret{kind}"] for row in among)
             result[f"{name}top1_regret{kind}"] = regret
+        if among:
+            result[f"{name}top1_regret_guarded"] = common.geometric_mean(
+                row["best_over_fastest" if row["gain"] > needed else "anchor_over_fastest"]
+                for row in among
+            )
+            result[f"{name}top1_regret_anchor"] = common.geometric_mean(
+                row["anchor_over_fastest"] for row in among
+            )
     return result
 
 
@@ -347,7 +389,7 @@ def main() -> None:
     for name in names:
         rows.append(held_out(labels, name))
         print(line(rows[-1]), flush=True)
-    figures = summary(rows, found, sum(name.startswith("random:") for name in found))
+    figures = summary(rows, labels, found, sum(name.startswith("random:") for name in found))
     figures["left_out"] = len(everything) - len(found)
     print(json.dumps(figures, indent=1))
     if args.train:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tilewright.halide.schedulers.learned.evaluation import Evaluator
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.learned.term_counts import TERMS
 from tilewright.halide.schedulers.learned.training import FEWEST, train
+from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.measure import Measurement
 from tilewright.records import MeasurementRecord, Records
@@ -179,3 +181,27 @@ def test_the_plan_says_where_its_time_goes_and_what_the_next_one_costs(made):
     ratio = re.search(r"The next best structure \(.+\) counts as taking ([\d.]+) times", notes)
     assert ratio is not None
     assert float(ratio.group(1)) >= 1.0
+
+
+@pytest.mark.parametrize(("drift", "deviation", "residual"), [(0.5, 0.8, 0.35), (1.0, 0.5, 0.2)])
+def test_a_predicted_gain_of_the_needed_size_is_an_expected_gain_of_none(
+    drift, deviation, residual
+):
+    model = replace(shipped(), drift=drift, deviation=deviation, residual=residual)
+    rng = np.random.default_rng(0)
+    true = rng.normal(drift, deviation, 2_000_000)
+    predicted = true + rng.normal(0.0, residual, len(true))
+    near = np.abs(predicted + model.needed_gain) < 0.02
+    assert near.sum() > 1000
+    assert np.mean(true[near]) == pytest.approx(0.0, abs=0.03)
+
+
+def test_the_analytic_schedule_comes_first_unless_a_gain_is_expected(made):
+    analytic = exact_size(plan(made)[0].schedule)
+    # A machine on which parallel loops cost so much that serial ones are preferred.
+    slow = {**shipped().coefficients, "regions": 1e6, "tasks": 1e6}
+    model = replace(shipped(), coefficients=slow)
+    cautious = plan_learned(made, model=replace(model, drift=1e3))
+    assert exact_size(cautious[0].schedule) == analytic
+    bold = plan_learned(made, model=replace(model, drift=0.0))
+    assert exact_size(bold[0].schedule) != analytic

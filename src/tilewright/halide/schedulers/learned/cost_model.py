@@ -180,8 +180,9 @@ class LearnedModel:
     `coefficients` are those of `term_counts.TERMS` by name. If there are none, the roofline of the
     features and the analytic model's time take the place of the linear and the mean time.
     `residual` is the standard deviation of the corrected logarithms of measured over predicted time
-    in held-out pipelines, after subtracting the mean of each pipeline. `provenance` describes the
-    training data and the accuracy.
+    in held-out pipelines, after subtracting the mean of each pipeline. `drift` and `deviation` are
+    the mean and the standard deviation of the logarithm of the time that random moves lead to, over
+    that of the analytic schedule. `provenance` describes the training data and the accuracy.
     """
 
     sizes: CorrectionModel
@@ -189,6 +190,20 @@ class LearnedModel:
     residual: float = 0.0
     provenance: Mapping[str, Any] = field(default_factory=dict)
     coefficients: Mapping[str, float] = field(default_factory=dict)
+    drift: float = 0.0
+    deviation: float = 1.0
+
+    @property
+    def needed_gain(self) -> float:
+        """The gain over the analytic schedule from which another is expected to be faster.
+
+        It is the logarithm of a predicted ratio of times. Few moves from a good schedule lead to a
+        better one, so that a small predicted gain is more likely an error of the model: before the
+        prediction, the logarithm of the time over the analytic schedule's is normal with the mean
+        `drift` and `deviation`, and the prediction adds an error of `residual`. The mean after the
+        prediction is negative where the predicted gain exceeds this value.
+        """
+        return max(self.drift, 0.0) * (self.residual / self.deviation) ** 2
 
     def linear(self, found: NestFeatures, clock_hz: float) -> Array:
         """Return the logarithms of seconds by the linear model, shape (N,)."""
@@ -223,6 +238,8 @@ class LearnedModel:
             "schema": SCHEMA,
             "provenance": dict(self.provenance),
             "residual": self.residual,
+            "drift": self.drift,
+            "deviation": self.deviation,
             "coefficients": {k: float(f"{v:.{DIGITS}g}") for k, v in self.coefficients.items()},
             "sizes": self.sizes.to_dict(),
             "schedules": self.schedules.to_dict(),
@@ -246,7 +263,13 @@ def from_json(text: str) -> LearnedModel:
         if coefficients and set(coefficients) != {term.name for term in TERMS}:
             raise TilewrightError("the cost model has other terms: train it again")
         return LearnedModel(
-            sizes, schedules, float(data["residual"]), data["provenance"], coefficients
+            sizes,
+            schedules,
+            float(data["residual"]),
+            data["provenance"],
+            coefficients,
+            float(data["drift"]),
+            float(data["deviation"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TilewrightError(f"this is not a cost model: {error}; train one again") from error

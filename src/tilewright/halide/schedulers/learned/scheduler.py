@@ -48,6 +48,9 @@ def plan_learned(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the learned model's best first.
 
+    The best analytic schedule comes before those that are not expected to be faster
+    (`LearnedModel.needed_gain`).
+
     Args:
         task: the pipeline, its machine and target.
         k: the number of schedules.
@@ -70,6 +73,7 @@ def plan_learned(
     starts = {exact_size(each.schedule): each for each in analytic}
     search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
     states = search.run([*starts, naive(task)])
+    states = _ranked(states, exact_size(analytic[0].schedule), search.model)
     chosen = Chosen(task.algorithm)
     origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
@@ -95,6 +99,16 @@ def plan_learned(
     notes = (*found[0].notes, *why, f"Learned scheduler: {effort_note}")
     found[0] = replace(found[0], notes=notes)
     return found
+
+
+def _ranked(states: list[State], analytic: Schedule, model: LearnedModel) -> list[State]:
+    """Return the states, best first; the analytic one before those without the needed gain."""
+    own = next((state for state in states if state.schedule == analytic), None)
+    if own is None:
+        return states
+    limit = own.score - model.needed_gain
+    better = [state for state in states if state.score < limit]
+    return [*better, own, *(s for s in states if s is not own and s.score >= limit)]
 
 
 def _why(state: State | None, states: list[State], search: BeamSearch) -> Iterator[str]:
