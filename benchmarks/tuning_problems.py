@@ -1,8 +1,9 @@
-"""The recorded search spaces that the tuners are compared on, and which of them are held out.
+"""The search spaces that the tuners are compared on, and which of them are held out.
 
 Recordings of other people come from a folder (``--data``): T4 results with their T1 descriptions,
 and Kernel Tuner's caches, of which the T1 description of the kernel gives the known constraints.
 The package's own recordings and those of RISE's kernels (``data/rise``) come with the repository.
+Spaces that are too large for a table are evaluated instead (`tuning_large.problems`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tilewright.tuning.interop.replay import Replay, read_cache, read_t1, read_t4
 from tilewright.tuning.problems import recorded
+from tuning_large import Live
 
 RISE = Path(__file__).parent / "data" / "rise"
 
@@ -29,6 +31,11 @@ CHOSE_SETTINGS = (
     "opencl_matmul",
     "rise_scal",
     "rise_harris",
+    # of the large ones, these were declared for choices before any tuner had run on them
+    "flags_codec",
+    "flags_matrices",
+    "factors_iir_blur",
+    "factors_bilateral_grid",
 )
 
 
@@ -38,7 +45,7 @@ def held_out(name: str) -> bool:
 
 
 def problems(data: Path | None) -> list[Replay]:
-    """Return every problem: those of the folder, the package's, RISE's."""
+    """Return every recorded problem: those of the folder, the package's, RISE's."""
     found = []
     if data is not None:
         found += [read_t4(path) for path in sorted(data.glob("*_T4.json*"))]
@@ -55,7 +62,13 @@ def _cache(path: Path) -> Replay:
     return replace(found, name=found.name.removesuffix("_cache"))
 
 
-def within(problem: Replay, part: float) -> float:
-    """Return the share of configurations whose objective is at least ``part`` as good."""
+def within(problem: Replay | Live, part: float) -> float:
+    """Return the share of configurations whose objective is at least ``part`` as good.
+
+    Of a large space, it is the share of a uniform sample.
+    """
+    if isinstance(problem, Live):
+        good = np.array(problem.known["sampled"])
+        return float((good <= problem.optimum / part).sum()) / problem.known["sample"]
     good = np.array([v for v in problem.values.values() if isinstance(v, float)])
     return float((good <= problem.optimum / part).sum()) / len(problem.values)

@@ -1,11 +1,12 @@
 """How good a configuration each tuner finds in 20, 40, 60 and 120 evaluations.
 
 The problems are recorded search spaces, replayed by look-up (`tuning_problems.py`): those of the
-folder --data, the package's own, and RISE's kernels. Every distinct configuration that a tool
-evaluates costs one evaluation, failing ones included. Repeats and violations of known constraints
-are free, but the total number of requests is limited to ten times the budget. Peers run in a
-separate environment (--peers PYTHON, see peers/tuning_requirements.txt) and are used as their
-documentation advises.
+folder --data, the package's own, and RISE's kernels. Larger ones, evaluated while the tuners run
+(`tuning_large.py`), have figures of their own (``large``, ``large_pooled``). Every distinct
+configuration that a tool evaluates costs one evaluation, failing ones included. Repeats and
+violations of known constraints are free, but the total number of requests is limited to ten times
+the budget. Peers run in a separate environment (--peers PYTHON, see peers/tuning_requirements.txt)
+and are used as their documentation advises.
 
 The figures of the summary are for the held-out problems: no recording of their kernels was used to
 choose a setting of the tuner. ``pooled`` has the same figures for all problems. A tool's score at a
@@ -16,12 +17,14 @@ problems are resampled, their seeds within them, and the best peer is chosen in 
 A peer's run is ended if it requests nothing new for four minutes of CPU time, which happens only
 with Optuna's Gaussian process. Runs are kept in --work and continued by the next call; --seconds
 limits the time of a call. A run that has reached 95% of the best known by evaluation 120 is not
-continued. With --keep, rows of peers that have no runs in --work are taken from the previous
-result; they have its date as ``kept_from``. Those of 2026-11-21 were run under less favourable
-conditions: a violation of a known constraint cost an evaluation, Optuna had no
+continued, and no run on the large problems is. With --keep, rows of tools that have no runs in
+--work are taken from the previous result; they have its date as ``kept_from``. (Run ours again
+after a change of the tuner that concerns these problems.) Those of 2026-11-21 were run under less
+favourable conditions: a violation of a known constraint cost an evaluation, Optuna had no
 ``constraints_func``, OpenTuner had permutations as enumerations. A problem on which at most
 `FEWEST` tools other than ours have been run is left out of the comparison (``compared`` counts the
-others), and a peer without runs on one of the others is ``not_compared``. BaCO's own code and ytopt
+others), and a peer without runs on one of the others is ``not_compared``. Kernel Tuner lists every
+configuration before it starts, so it cannot search the large problems. BaCO's own code and ytopt
 cannot be installed from packages.
 """
 
@@ -37,7 +40,9 @@ from typing import Any
 import numpy as np
 
 import tuning_common
+import tuning_large
 from tilewright.tuning.interop.replay import Replay
+from tuning_large import Live
 from tuning_problems import held_out, problems, within
 from tuning_runs import BUDGETS, LONGEST, OURS, PART, PLANNERS, Run, Store
 
@@ -46,6 +51,8 @@ ROUND = 5
 DRAWS = 2000
 FEWEST = 5
 HARD = 20  # evaluations that random search needs to 95% on problems where the count is compared
+VAST = 100_000  # configurations of a space that counts as large
+RARE = 0.01  # share of configurations within 10% of the optimum, below which they count as rare
 PEERS = (
     "random",
     "pyatf",
@@ -79,22 +86,23 @@ def geometric(values: Any) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def row(tool: str, problem: Replay, store: Store, seeds: int) -> dict[str, Any] | None:
+def row(tool: str, problem: Replay | Live, store: Store, seeds: int) -> dict[str, Any] | None:
     """What is known of a tool on a problem, or None before its first runs."""
     optimum = problem.optimum
-    worst = max(v for v in problem.values.values() if isinstance(v, float))
+    worst = worst_of(problem)
+    longest = BUDGETS[-1] if isinstance(problem, Live) else LONGEST
     kept = {
         b: {s: r for s, r in store.runs(tool, problem, b).items() if s < seeds}
-        for b in (*BUDGETS, LONGEST)
+        for b in (*BUDGETS, longest)
     }
     if not tool.startswith(PLANNERS):
-        kept = dict.fromkeys(kept, kept[LONGEST])
+        kept = dict.fromkeys(kept, kept[longest])
     if not all(kept.values()):
         return None
     shares = {
         str(b): [round(share(r, b, optimum, worst), 5) for r in kept[b].values()] for b in BUDGETS
     }
-    long = list(kept[LONGEST].values())
+    long = list(kept[longest].values())
     return {
         "problem": problem.name,
         "tool": tool,
@@ -108,8 +116,24 @@ def row(tool: str, problem: Replay, store: Store, seeds: int) -> dict[str, Any] 
     }
 
 
-def about(problem: Replay) -> dict[str, Any]:
-    """What a row says of its problem."""
+def worst_of(problem: Replay | Live) -> float:
+    """The largest objective that is known."""
+    if isinstance(problem, Live):
+        return problem.worst
+    return max(v for v in problem.values.values() if isinstance(v, float))
+
+
+def about(problem: Replay | Live) -> dict[str, Any]:
+    """What a row says of its problem; of a large one, the share of a sample that fails."""
+    if isinstance(problem, Live):
+        return {
+            "held_out": held_out(problem.name),
+            "large": True,
+            "configurations": float(problem.space.count),
+            "failing_share": problem.known["failing"],
+            "within_10_percent": round(within(problem, 0.9), 5),
+            "best": problem.optimum,
+        } | {k: v for k, v in problem.known.items() if k == "compiler"}
     good = sum(isinstance(v, float) for v in problem.values.values())
     return {
         "held_out": held_out(problem.name),
@@ -119,8 +143,8 @@ def about(problem: Replay) -> dict[str, Any]:
     }
 
 
-def earlier(problem: Replay, tool: str, path: Path) -> dict[str, Any] | None:
-    """The row of a peer in the previous result, or None."""
+def earlier(problem: Replay | Live, tool: str, path: Path) -> dict[str, Any] | None:
+    """The row of a tool in the previous result, or None."""
     data = json.loads(path.read_text())
     for found in data["rows"]:
         if (found["problem"], found["tool"]) == (problem.name, tool):
@@ -139,10 +163,11 @@ def main() -> None:
     parser.add_argument("--problems", default="", help="only those whose name holds this")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / ".work" / "tuning")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop filling after these")
-    parser.add_argument("--keep", action="store_true", help="take peers' rows without runs")
+    parser.add_argument("--keep", action="store_true", help="take rows without runs")
     parser.add_argument("--no-write", action="store_true", help="only fill and show")
     args = parser.parse_args()
-    chosen = [p for p in problems(args.data) if args.problems in p.name]
+    every: list[Replay | Live] = [*problems(args.data), *tuning_large.problems()]
+    chosen = [p for p in every if args.problems in p.name]
     tools = args.tools.split(",")
     store = Store(args.work, args.peers, time.monotonic() + args.seconds)
     for first in range(0, args.seeds, ROUND):
@@ -154,7 +179,7 @@ def main() -> None:
     for problem in chosen:
         for tool in (OURS, *PEERS):
             found = row(tool, problem, store, args.seeds)
-            if found is None and args.keep and tool != OURS:
+            if found is None and args.keep:
                 found = earlier(problem, tool, previous)
             if found is None:
                 continue
@@ -178,17 +203,45 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
     A tool is compared where it has been run on all of the problems compared.
     """
+    every = {r["problem"] for r in rows}
+    vast = [r for r in rows if r.get("large")]
+    rare = {
+        r["problem"] for r in rows if r["configurations"] > VAST or r["within_10_percent"] < RARE
+    }
+    slow = {r["problem"] for r in rows if r["tool"] == "random" and np.median(r["to_95"]) > 100}
+    counted = {
+        "problems": len(every),
+        "over_1e5_or_under_1_percent": len(rare),
+        "random_needs_over_100": len(slow),
+    }
+    summary = counted | _recorded([r for r in rows if not r.get("large")])
+    return summary | _large(vast)
+
+
+def _large(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of the large problems: held out, and all."""
+    table = {(r["problem"], r["tool"]): r for r in rows}
+    apart = sorted({r["problem"] for r in rows if r["held_out"]})
+    every = sorted({r["problem"] for r in rows})
+    seeds = {
+        t: min((r["seeds"] for r in rows if r["tool"] == t), default=0) for t in (OURS, *PEERS)
+    }
+    return {
+        "large": {"compared": len(apart), "seeds": seeds} | compared(table, apart),
+        "large_pooled": {"compared": len(every)} | compared(table, every),
+    }
+
+
+def _recorded(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of the recorded problems."""
     table = {(r["problem"], r["tool"]): r for r in rows}
     every = {r["problem"] for r in rows}
     names = sorted(p for p in every if sum((p, t) in table for t in PEERS) > FEWEST)
     mine = [r for r in rows if r["tool"] == OURS]
     apart = [r["problem"] for r in mine if r["held_out"]]
     chosen = [p for p in names if p in apart]
-    slow = [r["problem"] for r in rows if r["tool"] == "random" and np.median(r["to_95"]) > 100]
     summary: dict[str, Any] = {
-        "problems": len(every),
         "held_out": len(apart),
-        "random_needs_over_100": len(slow),
         "seeds": min((r["seeds"] for r in mine), default=0),
         "peer_seeds": {
             t: min((r["seeds"] for r in rows if r["tool"] == t), default=0) for t in PEERS

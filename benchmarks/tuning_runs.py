@@ -1,4 +1,4 @@
-"""Runs of tuners on recorded problems, each kept in a file and continued by the next call.
+"""Runs of tuners on recorded or live problems, each kept in a file and continued by the next call.
 
 A run is the list of the values of a tool's distinct configurations, in the order of evaluation,
 None for failures. A file holds the runs of one tool with one budget on one problem, by seed.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tilewright.tuning import Settings, Tuner
 from tilewright.tuning.interop.replay import Replay
 from tilewright.tuning.problems.standins import StandIn
 from tilewright.tuning.tune import FailedError
+from tuning_large import Live
 
 BUDGETS = (20, 40, 60, 120)
 LONGEST = 240
@@ -30,20 +32,26 @@ PLANNERS = "kernel_tuner"
 Run: TypeAlias = list[float | None]
 
 
-def budgets(tool: str) -> tuple[int, ...]:
-    """The budgets that a tool is run with; without a plan, the longest run holds the others."""
+def budgets(tool: str, problem: Replay | Live) -> tuple[int, ...]:
+    """The budgets that a tool is run with; without a plan, the longest run holds the others.
+
+    Kernel Tuner lists all configurations of a space before it starts, so it has no runs on the
+    large ones.
+    """
+    if isinstance(problem, Live):
+        return () if tool.startswith(PLANNERS) else BUDGETS[-1:]
     return (*BUDGETS, LONGEST) if tool.startswith(PLANNERS) else (LONGEST,)
 
 
 def ours(
-    problem: Replay | StandIn, seed: int, budget: int, settings: Settings | None = None
+    problem: Replay | Live | StandIn, seed: int, budget: int, settings: Settings | None = None
 ) -> Run:
     """A run of our tuner; past the last of BUDGETS it ends when PART of the best is reached."""
     return traced(problem, seed, budget, settings)[0]
 
 
 def traced(
-    problem: Replay | StandIn, seed: int, budget: int, settings: Settings | None = None
+    problem: Replay | Live | StandIn, seed: int, budget: int, settings: Settings | None = None
 ) -> tuple[Run, list[float | None]]:
     """A run of `ours`, and the gain that the model expected of each evaluation, None without."""
     tuner = Tuner(problem.space, seed=seed, settings=settings)
@@ -66,7 +74,7 @@ def traced(
     return asked, [a.expected if a.origin == "model" else None for a in asks]
 
 
-def _arrived(problem: Replay | StandIn, tuner: Tuner) -> bool:
+def _arrived(problem: Replay | Live | StandIn, tuner: Tuner) -> bool:
     best = tuner.best
     if not isinstance(problem, Replay) or best is None:
         return False
@@ -94,24 +102,24 @@ class Store:
         """Whether the time is up."""
         return time.monotonic() > self.deadline
 
-    def _path(self, tool: str, problem: Replay, budget: int) -> Path:
+    def _path(self, tool: str, problem: Replay | Live, budget: int) -> Path:
         return self.folder / f"{problem.name}--{tool}--{budget}.json"
 
-    def runs(self, tool: str, problem: Replay, budget: int) -> dict[int, Run]:
+    def runs(self, tool: str, problem: Replay | Live, budget: int) -> dict[int, Run]:
         """What is kept, by seed."""
         path = self._path(tool, problem, budget)
         return {int(k): v for k, v in json.loads(path.read_text()).items()} if path.exists() else {}
 
-    def _keep(self, tool: str, problem: Replay, budget: int, seed: int, run: Run) -> None:
+    def _keep(self, tool: str, problem: Replay | Live, budget: int, seed: int, run: Run) -> None:
         kept = self.runs(tool, problem, budget) | {seed: run}
         path = self._path(tool, problem, budget)
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(dict(sorted(kept.items()))))
         draft.replace(path)
 
-    def fill(self, tool: str, problem: Replay, seeds: Iterable[int]) -> None:
+    def fill(self, tool: str, problem: Replay | Live, seeds: Iterable[int]) -> None:
         """Run what is missing of a tool and a problem, seed by seed, until the time is up."""
-        for budget in budgets(tool):
+        for budget in budgets(tool, problem):
             kept = self.runs(tool, problem, budget)
             missing = [seed for seed in seeds if seed not in kept]
             if not missing or self.over:
@@ -125,7 +133,7 @@ class Store:
             elif self.python is not None:
                 self._peer(tool, problem, budget, missing)
 
-    def _peer(self, tool: str, problem: Replay, budget: int, seeds: Sequence[int]) -> None:
+    def _peer(self, tool: str, problem: Replay | Live, budget: int, seeds: Sequence[int]) -> None:
         if problem.name not in self._written:
             write_problem(problem, self.folder / f"{problem.name}.problem.json")
             self._written.add(problem.name)
@@ -136,19 +144,8 @@ class Store:
         seconds = None if math.isinf(left) else max(1.0, left)
         # a peer's chatter goes to a file of its own; what it printed before the end counts
         with (self.folder / f"{tool}.log").open("w") as log:
-            try:
-                done = subprocess.run(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    cwd=self.folder,
-                    timeout=seconds,
-                    check=False,
-                )
-                text = done.stdout
-            except subprocess.TimeoutExpired as expired:
-                text = expired.stdout or b""
-        for line in text.decode().splitlines():
+            lines = _lines(command, self.folder, log, seconds, problem)
+        for line in lines:
             if line.startswith("{") and line.endswith("}"):
                 found = json.loads(line)
                 if found["error"]:
@@ -158,17 +155,62 @@ class Store:
                 self._keep(tool, problem, budget, found["seed"], found["asked"])
 
 
-def write_problem(problem: Replay, path: Path) -> None:
-    """The problem as the peers' script reads it; the orders of a permutation are texts there."""
+def _lines(
+    command: list[str], folder: Path, log: IO[str], seconds: float | None, problem: Replay | Live
+) -> list[str]:
+    """What a peer printed within ``seconds``; a live problem answers what it asks meanwhile."""
+    lines = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder, text=True
+    ) as peer:
+        assert peer.stdin is not None
+        assert peer.stdout is not None
+        over = threading.Timer(seconds, peer.kill) if seconds is not None else None
+        if over is not None:
+            over.start()
+        try:
+            for line in peer.stdout:
+                if isinstance(problem, Live) and line.startswith('{"ask"'):
+                    print(json.dumps(_answer(problem, json.loads(line)["ask"])), file=peer.stdin)
+                    peer.stdin.flush()
+                else:
+                    lines.append(line.rstrip("\n"))
+        except BrokenPipeError:  # the time was up
+            pass
+        finally:
+            if over is not None:
+                over.cancel()
+    return lines
+
+
+def _answer(problem: Live, values: list[Any]) -> float | None:
+    """The objective of values in the order of the space's parameters, None if it fails."""
+    names = [p.name for p in problem.space.parameters]
+    try:
+        return problem(dict(zip(names, values, strict=True)))
+    except FailedError:
+        return None
+
+
+def write_problem(problem: Replay | Live, path: Path) -> None:
+    """The problem as the peers' script reads it; the orders of a permutation are texts there.
+
+    A live one has no table.
+    """
     from tilewright.tuning import Permutation
 
     space = problem.space
+    if isinstance(problem, Live):
+        parameters = {p.name: listed(p) for p in space.parameters}
+        rules = list(space.constraint_sources)
+        path.write_text(json.dumps({"parameters": parameters, "constraints": rules}))
+        return
     table = {}
     for key, value in problem.values.items():
         configuration = space.decode(np.frombuffer(key, dtype=np.int64).astype(float))
         name = "|".join(_plain(configuration[p.name]) for p in space.parameters)
         table[name] = value if isinstance(value, float) else None
-    data = {
+    data: dict[str, Any] = {
         "parameters": {p.name: listed(p) for p in space.parameters},
         "permutations": {
             p.name: list(map(str, p.item_names))

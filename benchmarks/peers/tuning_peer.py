@@ -34,6 +34,7 @@ import numpy as np
 BAD = 1e30
 # CPU seconds. Optuna's Gaussian process takes longer the more it has asked, repeats included.
 PATIENCE = 240.0
+ANSWERED = sys.stdout  # tools' own output is redirected
 warnings.filterwarnings("ignore")
 
 
@@ -53,12 +54,20 @@ class Recorder:
         self.reached = False
         self.impatient = False
         self.newest = time.process_time()
+        rules = problem.get("constraints") or ["True"]
+        self.rule = compile(" and ".join(f"({rule})" for rule in rules), "constraints", "eval")
+
+    def evaluated(self, key, values):
+        if "table" in self.problem:
+            return self.problem["table"][key]
+        print(json.dumps({"ask": list(values)}), file=ANSWERED, flush=True)
+        return json.loads(sys.stdin.readline())
 
     def __call__(self, values):
         """The objective, None where it failed; raises Done when the budget is used up."""
         key = "|".join(str(v) for v in values)
         self.asks += 1
-        if key not in self.problem["table"]:
+        if not self.legal(values):
             if self.asks > 10 * self.budget:
                 raise Done
             return None
@@ -67,7 +76,7 @@ class Recorder:
                 raise Done
             if len(self.seen) >= self.problem.get("settled", self.budget) and self.reached:
                 raise Done
-            found = self.problem["table"][key]
+            found = self.evaluated(key, values)
             self.seen[key] = found
             self.newest = time.process_time()
             self.reached |= found is not None and found <= self.problem.get("target", -BAD)
@@ -79,11 +88,18 @@ class Recorder:
         return self.seen[key]
 
     def legal(self, values):
-        return "|".join(str(v) for v in values) in self.problem["table"]
+        if "table" in self.problem:
+            return "|".join(str(v) for v in values) in self.problem["table"]
+        return bool(eval(self.rule, dict(zip(self.names, values, strict=True))))
 
 
 def run_random(ask, seed):
     rng = random.Random(seed)
+    if "table" not in ask.problem:
+        while True:
+            values = [rng.choice(choices) for choices in ask.problem["parameters"].values()]
+            if ask.legal(values):
+                ask(values)
     keys = list(ask.problem["table"])
     rng.shuffle(keys)
     for key in keys:
