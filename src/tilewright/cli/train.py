@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli import arguments, options
-from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
-    from tilewright.halide.schedulers.learned.training import Trained
+    from tilewright.halide import TrainedModel
 
 
 def add_parser(commands: Any) -> None:
@@ -44,36 +42,22 @@ def run(args: argparse.Namespace) -> int:
     arguments.check_outputs(args)
     from tilewright.cli.output import show, write_file
     from tilewright.cli.pipeline import load_pipeline
-    from tilewright.halide.schedulers.learned.cost_model import model_of_file
-    from tilewright.halide.schedulers.learned.training import train
-    from tilewright.halide.schedulers.task import make_task
-    from tilewright.records import Records, default_path
+    from tilewright.halide import train_model
 
-    path = Path(args.records) if args.records else default_path()
-    if not path.is_file():
-        raise TilewrightError(
-            f"there are no records in {path}: measure schedules first, with tilewright schedule "
-            "--mode tune"
-        )
-    start = model_of_file(getattr(args, "from"))
-    tasks = {}
-    for text in args.pipelines:
-        pipeline = load_pipeline(text)
-        tasks[text] = make_task(
-            pipeline.pipeline,
-            target="host",
-            discard_schedule=True,
-            name=pipeline.name,
-            calibration=not args.no_calibration,
-        )
-    with Records(path) as records:
-        found = train(tasks, records, start=start, seed=args.seed)
+    pipelines = {text: load_pipeline(text).pipeline for text in args.pipelines}
+    found = train_model(
+        pipelines,
+        records=args.records,
+        model=getattr(args, "from"),
+        calibration=not args.no_calibration,
+        seed=args.seed,
+    )
     show(args, _data(found), _text(found))
     write_file(args.output, found.model.to_json())
     return 0
 
 
-def _data(found: Trained) -> dict[str, Any]:
+def _data(found: TrainedModel) -> dict[str, Any]:
     """Return what was found as JSON data."""
     return {
         "schedules": dict(found.schedules),
@@ -84,7 +68,7 @@ def _data(found: Trained) -> dict[str, Any]:
     }
 
 
-def _text(found: Trained) -> str:
+def _text(found: TrainedModel) -> str:
     """Return what was found as lines of text."""
     count = sum(found.schedules.values())
     lines = [f"{name}: {number} recorded schedules" for name, number in found.schedules.items()]

@@ -31,3 +31,5 @@ from .comparison import (
     compare as compare,
 )
 from .result import Result as Result
+from .schedulers.learned.training import TrainedModel as TrainedModel
+from .training import train_model as train_model

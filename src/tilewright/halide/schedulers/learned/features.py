@@ -32,8 +32,8 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.parts import funcs_of, part_keys
 from tilewright.halide.schedulers.learned.instances import (
     IN_REGISTERS,
-    Instance,
-    Instances,
+    InstanceReader,
+    StageInstance,
     count_of,
 )
 from tilewright.halide.schedulers.learned.part_features import (
@@ -82,7 +82,7 @@ def _parts(
     return [made[key] if key in made else known[key] for key in keys]
 
 
-class _Reader(Instances):
+class _Reader(InstanceReader):
     """Reads the features of parts from a nest."""
 
     def __init__(self, nest: ScheduledNest, model: CpuModel) -> None:
@@ -162,7 +162,7 @@ class _Reader(Instances):
 
     def _root(
         self,
-        instance: Instance,
+        instance: StageInstance,
         compute: Mapping[StageKey, Array],
         overhead: Mapping[StageKey, Array],
         terms: dict[StageKey, tuple[traffic.Traffic, Array]],
@@ -203,7 +203,9 @@ class _Reader(Instances):
         of_root = [whole * facts[name] for name in ROOT_NAMES]
         return np.array([self.row(each) for each in (whole, *parts, extra, *of_root)])
 
-    def _moved(self, instance: Instance) -> tuple[traffic.Traffic, traffic.Traffic, Array, Array]:
+    def _moved(
+        self, instance: StageInstance
+    ) -> tuple[traffic.Traffic, traffic.Traffic, Array, Array]:
         """Return traffic, bytes of an innermost iteration, and their share of its cache lines.
 
         The second traffic is without buffers that stay in the last cache between runs. For each

@@ -40,7 +40,7 @@ IN_REGISTERS = ("vectorized", "unrolled")
 
 
 @dataclass(eq=False)
-class Instance:
+class StageInstance:
     """An instance of a stage: its loops, outermost first, and the iterations around it."""
 
     stage: StageNest
@@ -54,7 +54,7 @@ class Instance:
         return self.path[0][0] if self.path else self.stage.key
 
 
-class Instances:
+class InstanceReader:
     """The instances of a nest's stages at N rows of sizes, and how often each one runs."""
 
     def __init__(self, nest: ScheduledNest, model: CpuModel) -> None:
@@ -72,9 +72,9 @@ class Instances:
         # Factors may only affect allocations and no loop.
         self.n = max([1, *sizes, *map(np.size, nest.factors.values())])
 
-    def _read(self) -> list[Instance]:
+    def _read(self) -> list[StageInstance]:
         """Return the instances in the order of the nest."""
-        self.found: dict[tuple[Path, StageKey], Instance] = {}
+        self.found: dict[tuple[Path, StageKey], StageInstance] = {}
         self.loops = {(loop.path, loop.stage, loop.name): loop for loop in self.nest.loops}
         found = self.found
         structure = self.nest.structure
@@ -84,7 +84,7 @@ class Instances:
                 own -= 1
             path = loop.path[:own]
             stage = structure.stages[loop.stage]
-            instance = found.setdefault((path, loop.stage), Instance(stage, path, []))
+            instance = found.setdefault((path, loop.stage), StageInstance(stage, path, []))
             instance.loops.append(loop)
         for instance in found.values():
             for at, (stage_key, name) in enumerate(instance.path):
@@ -117,14 +117,14 @@ class Instances:
 
     # --- one instance ------------------------------------------------------------------------
 
-    def points(self, instance: Instance) -> Array:
+    def points(self, instance: StageInstance) -> Array:
         """Return evaluations of the stage if no values are reused between iterations, (N,)."""
         count: Bound = instance.around
         for loop in instance.loops:
             count = count * count_of(loop.extent)
         return self.row(count)
 
-    def cycles(self, instance: Instance) -> tuple[float, dict[str, float]]:
+    def cycles(self, instance: StageInstance) -> tuple[float, dict[str, float]]:
         """Return cycles per point, and the features of `INSTANCE_NAMES` except ``trips``."""
         stage, model = instance.stage, self.model
         summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
@@ -151,7 +151,7 @@ class Instances:
             "member": float(bool(instance.path)),
         }  # fmt: skip
 
-    def arithmetic(self, instance: Instance, vector: str | None, lanes: int) -> float:
+    def arithmetic(self, instance: StageInstance, vector: str | None, lanes: int) -> float:
         """Return cycles of the operations per vector, or per point in scalar code."""
         stage, model = instance.stage, self.model
         names = [
@@ -187,7 +187,7 @@ class Instances:
         """Return the contiguous dimension of a Func or input."""
         return self._innermost.get(name, 0)
 
-    def block(self, instance: Instance) -> tuple[list[str], int, dict[str, float]]:
+    def block(self, instance: StageInstance) -> tuple[list[str], int, dict[str, float]]:
         """Return the vectorised variables, the lanes, and copies by unrolled variable."""
         vector: list[str] = []
         lanes, rows = 1, dict[str, float]()
@@ -201,12 +201,12 @@ class Instances:
                     rows[name] = rows.get(name, 1.0) * count
         return vector, lanes, rows
 
-    def around(self, instance: Instance) -> list[LoopSize]:
+    def around(self, instance: StageInstance) -> list[LoopSize]:
         """Return the loops of other stages around an instance, outermost first."""
         path = instance.path
         return [self.loops[path[:at], *path[at]] for at in range(len(path))]
 
-    def host(self, instance: Instance) -> Instance | None:
+    def host(self, instance: StageInstance) -> StageInstance | None:
         """Return the instance in whose loops another one is computed; None at root."""
         path = instance.path
         own = len(path)
@@ -214,14 +214,14 @@ class Instances:
             own -= 1
         return self.found.get((path[:own], path[-1][0])) if path else None
 
-    def kept(self, instance: Instance) -> Array:
+    def kept(self, instance: StageInstance) -> Array:
         """Return the share of points that are computed, not reused from iterations before; (N,)."""
         key = instance.path, instance.stage.key
         if key not in self._shares:
             self._shares[key] = self._share_kept(instance)
         return self._shares[key]
 
-    def _share_kept(self, instance: Instance) -> Array:
+    def _share_kept(self, instance: StageInstance) -> Array:
         """Return the result of `_kept`, which caches it.
 
         A sliding Func computes each value once per iteration of its store level. This reduces the
@@ -236,7 +236,7 @@ class Instances:
             return share
         return share * self._new(instance, first)
 
-    def _new(self, instance: Instance, first: Instance) -> Array:
+    def _new(self, instance: StageInstance, first: StageInstance) -> Array:
         """Return the points that runs of a sliding Func compute, over those they require; (N,).
 
         Between its store and compute levels, a run computes what earlier ones did not, rounded up
@@ -279,7 +279,7 @@ class Instances:
             share = share * np.minimum(1.0, points / self.row(sizes.get(d, 1.0)))
         return share
 
-    def _blocks(self, instance: Instance) -> tuple[dict[int, Bound], dict[int, Bound]]:
+    def _blocks(self, instance: StageInstance) -> tuple[dict[int, Bound], dict[int, Bound]]:
         """Return, by dimension, iterations of the loops inside the outermost one, and of all."""
         stage = instance.stage
         blocks: dict[int, Bound] = {}

@@ -32,8 +32,8 @@ from tilewright.halide.schedulers.analytic.cpu.stage_loops import outside_regist
 from tilewright.halide.schedulers.learned.instances import (
     IN_REGISTERS,
     Array,
-    Instance,
-    Instances,
+    InstanceReader,
+    StageInstance,
     count_of,
     variables_of,
 )
@@ -100,7 +100,7 @@ TERM_COUNT = len(TERMS)
 class TermCounts:
     """Counts the terms of one part: a Func at root with the Funcs in its loops."""
 
-    def __init__(self, found: Instances) -> None:
+    def __init__(self, found: InstanceReader) -> None:
         self.found, self.model = found, found.model
         self.nest, self.n = found.nest, found.n
         c = self.model.constants
@@ -109,7 +109,7 @@ class TermCounts:
 
     def of_part(
         self,
-        instances: Sequence[Instance],
+        instances: Sequence[StageInstance],
         moved: Mapping[StageKey, tuple[traffic.Traffic, Array]],
         stored: Bound,
     ) -> Array:
@@ -142,12 +142,12 @@ class TermCounts:
     def _add(self, name: str, events: Array) -> None:
         self._counts[name] = self._counts[name] + events * self._cycles[name]
 
-    def _host_share(self, instance: Instance) -> Array:
+    def _host_share(self, instance: StageInstance) -> Array:
         """Return the share of its runs that an instance has because its host slides."""
         host = self.found.host(instance)
         return np.ones(self.n) if host is None else self.found.kept(host)
 
-    def _work(self, instance: Instance, share: Array) -> None:
+    def _work(self, instance: StageInstance, share: Array) -> None:
         """Count what an instance does per vector, or per point in scalar code."""
         found, model, stage = self.found, self.model, instance.stage
         summary = found.analysis.summaries(stage.func.name)[stage.key[1]]
@@ -177,7 +177,7 @@ class TermCounts:
         else:
             self._add("strided stores", points)
 
-    def _loops(self, instance: Instance, runs: Array, share: Array) -> None:
+    def _loops(self, instance: StageInstance, runs: Array, share: Array) -> None:
         """Count iterations, starts and tasks of the loops of an instance that runs `runs` times."""
         found = self.found
         slid = found.kept(instance) / np.maximum(self._host_share(instance), 1e-30)
@@ -199,13 +199,13 @@ class TermCounts:
         if len(loops) > 1 and self._to_other_rows(instance, loops):
             self._add("columns", total)
 
-    def _to_other_rows(self, instance: Instance, loops: Sequence[LoopSize]) -> bool:
+    def _to_other_rows(self, instance: StageInstance, loops: Sequence[LoopSize]) -> bool:
         """Return whether the innermost loop goes across the rows along which an outer one goes."""
         inner = self.found.inner(instance.stage.func.name)
         along = [_dimensions(instance, loop) for loop in loops]
         return bool(along[-1]) and inner not in along[-1] and any(inner in d for d in along[:-1])
 
-    def _member(self, instance: Instance, runs: Array, share: Array) -> None:
+    def _member(self, instance: StageInstance, runs: Array, share: Array) -> None:
         """Count runs and allocations of a Func that is computed in the loops of another."""
         func, c = instance.stage.key[0], self.model.constants
         key, name = instance.path[-1]
@@ -236,7 +236,7 @@ class TermCounts:
             times = times * count_of(self.found.loops[size.path[:at], *size.path[at]].extent)
         return self.found.row(times)
 
-    def _slides_here(self, instance: Instance) -> Array:
+    def _slides_here(self, instance: StageInstance) -> Array:
         """Return whether a Func slides over the loop at which it is computed; (N,) of booleans.
 
         Its loops then have extents that are not known at compile time.
@@ -269,7 +269,7 @@ def _bytes(size: Allocation, n: int) -> Array:
     return np.broadcast_to(np.nan_to_num(np.asarray(size.bytes, dtype=float), posinf=0.0), (n,))
 
 
-def _dimension(instance: Instance, variable: str | None) -> int | None:
+def _dimension(instance: StageInstance, variable: str | None) -> int | None:
     """Return the dimension of a Func along which a variable of its stage runs; None if none."""
     stage = instance.stage
     if stage.key[1] == 0:
@@ -280,6 +280,6 @@ def _dimension(instance: Instance, variable: str | None) -> int | None:
     return None
 
 
-def _dimensions(instance: Instance, loop: LoopSize) -> list[int]:
+def _dimensions(instance: StageInstance, loop: LoopSize) -> list[int]:
     args = instance.stage.func.args
     return [args.index(v) for v in variables_of(instance.stage, loop.name) if v in args]

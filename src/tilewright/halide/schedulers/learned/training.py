@@ -65,7 +65,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model, and how well it ranks schedules that it was not fitted to.
 
     Attributes:
@@ -89,7 +89,7 @@ class Trained:
 
 def train(
     tasks: Mapping[str, Task], records: Records, *, start: LearnedModel | None = None, seed: int = 0
-) -> Trained:
+) -> TrainedModel:
     """Adapt a model to the recorded schedules of pipelines.
 
     Args:
@@ -134,7 +134,7 @@ def train(
             "adapted_from": dict(model.provenance),
         },
     )
-    return Trained(
+    return TrainedModel(
         adapted,
         {labels.name: len(labels.times) for labels in found},
         _misordered(found, np.log(terms @ before)),
