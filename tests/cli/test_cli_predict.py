@@ -75,9 +75,9 @@ def test_fit_says_what_it_read_and_chose(tmp_path, capsys):
 def test_fit_names_auto_where_it_is_clearly_better(tmp_path, capsys):
     rng = np.random.default_rng(0)
     block, unroll = rng.integers(1, 65, (2, 150))
-    steps = np.where(block % 4 == 0, 1.0, 4.0) * np.where(unroll > 20, 1.0, 3.0)
+    waves = np.exp(1.5 * np.sin(block / 4) + np.cos(unroll / 5))  # more than 5 numbers can express
     path = tmp_path / "runs.csv"
-    rows = np.column_stack([block, unroll, 1e-6 * steps * np.floor(1 + block / 7)])
+    rows = np.column_stack([block, unroll, 1e-6 * waves])
     np.savetxt(path, rows, delimiter=",", header="block,unroll,time", comments="")
     code, text, _ = run(capsys, "fit", path, "--max-parameters", 5)
     assert code == 0
