@@ -106,3 +106,25 @@ def test_absent_parameters_have_a_place_of_their_own():
 def test_constant_parameters_take_no_part():
     space = Space([Ordinal("one", (7,)), Integer("n", 0, 3)])
     assert encoder(space).labels == ("n",)
+
+
+def test_one_look_up_gives_the_points_of_each_parameter_s_own():
+    space = Space(
+        [
+            Categorical("c", ("a", "b", "c")),
+            Ordinal("n", (16, 24, 32, 96), scale="log"),
+            Permutation("p", 3),
+            Permutation("long", 8),
+            Real("r", 0.0, 2.0),
+            Integer("i", 0, 9, when="c == 'a'"),
+            Integer("many", 0, 10**6),
+        ]
+    )
+    codes = space.sample(np.random.default_rng(0), 50)
+    embed = encoder(space)
+    expected = np.full((50, len(embed.blocks)), np.nan)
+    for part in embed.parts:
+        part.fill(codes, expected[:, part.columns])
+    assert np.isfinite(expected).all()
+    assert (embed(codes) == expected).all()
+    assert embed(codes[:0]).shape == (0, len(embed.blocks))

@@ -9,6 +9,7 @@ one matrix product, and the kernel is positive definite by construction.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -47,9 +48,36 @@ class Encoder:
     def __call__(self, codes: Array) -> Array:
         """Return the points of ``codes``, shape (count, features)."""
         result = np.empty((len(codes), len(self.blocks)))
+        features, sources, starts, values = self._tables
+        if len(features):
+            result[:, features] = values.take(codes.astype(np.int64).take(sources, axis=1) + starts)
         for part in self.parts:
-            part.fill(codes, result[:, part.columns])
+            if part.table is None:
+                part.fill(codes, result[:, part.columns])
         return result
+
+    @functools.cached_property
+    def _tables(self) -> tuple[Array, Array, Array, Array]:
+        """The features that are looked up: their places, code columns, offsets, and the tables.
+
+        One look-up for all parameters saves a call for each of them.
+        """
+        features: list[int] = []
+        sources: list[int] = []
+        starts: list[int] = []
+        values: list[Array] = []
+        end = 0
+        for part in self.parts:
+            if part.table is None:
+                continue
+            for feature, column in enumerate(part.table.T, part.columns.start):
+                features.append(feature)
+                sources.append(part.source.start)
+                starts.append(end)
+                values.append(column)
+                end += len(column)
+        places = [np.array(each, dtype=np.int64) for each in (features, sources, starts)]
+        return places[0], places[1], places[2], np.concatenate(values or [np.zeros(0)])
 
 
 @dataclass(frozen=True)
