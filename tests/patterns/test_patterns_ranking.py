@@ -279,3 +279,24 @@ def test_rows_have_one_entry_for_each_model_and_program():
         "runs_to_90": 3.0,
         "random_runs": 9.5,
     }
+
+
+def test_points_in_one_place_count_equally_whatever_the_rounding():
+    """Twelve points lie in one place: none of them is among the five nearest by chance."""
+    rng = np.random.default_rng(0)
+    places = np.repeat(rng.normal(size=(20, 3)) * (1.0, 30.0, 1000.0), 12, axis=0)
+    performance = rng.random(len(places))
+    queries = places[::12]
+    expected = performance.reshape(20, 12).mean(axis=1)
+    for _ in range(5):
+        order = rng.permutation(len(places))
+        rounded = places[order] * (1.0 + rng.normal(size=(len(places), 1)) * 1e-15)
+        model = NearestNeighbours().fit(rounded, performance[order])
+        assert model.predict(queries) == pytest.approx(expected, rel=1e-9)
+
+
+def test_points_nearer_than_those_that_tie_count_in_full():
+    model = NearestNeighbours(neighbours=3, variance=1.0)
+    model.fit([[0.0], [1.0], [-1.0], [1.0], [-1.0], [9.0]], [0.2, 0.4, 0.6, 0.8, 0.2, 0.0])
+    # two places are left for the four at the same distance, whose mean is 0.5
+    assert model.predict([[0.0]])[0] == pytest.approx((0.2 + 2 * 0.5) / 3)

@@ -22,6 +22,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 NEIGHBOURS = 5  # section 5.3
 VARIANCE = 0.95  # share of the variance that the components explain (section 5.2)
 MOST_DISTANCES = 2**22  # distances in memory at a time: 32 MiB
+TIED = 1e-9  # relative difference of squared distances below which they are equal
 ROUNDING = 1e-12  # tolerance for rounding of sums of shares of the variance
 
 
@@ -94,9 +95,23 @@ class NearestNeighbours:
             block = places[start : start + step]
             # The query's squared norm is omitted: it does not change the order of its distances.
             distances = norms - 2 * block @ self.places_.T
-            nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
-            found[start : start + step] = self.performance_[nearest].mean(axis=1)
+            found[start : start + step] = self._mean_of_nearest(distances, count, norms.max())
         return found
+
+    def _mean_of_nearest(self, distances: Array, count: int, largest: float) -> Array:
+        """Return the mean performance of the `count` nearest points, shape (n,).
+
+        Points that are as far as the last one count equally: kernels that differ only in what the
+        features do not see lie in one place, and rounding, which depends on the processor, must
+        not choose among them.
+        """
+        last = np.partition(distances, count - 1, axis=1)[:, count - 1 : count]
+        slack = TIED * (largest + np.abs(last))
+        nearer, tied = distances < last - slack, np.abs(distances - last) <= slack
+        places = count - nearer.sum(axis=1)
+        share = np.asarray(places / tied.sum(axis=1))[:, None]
+        weights = np.where(nearer, 1.0, np.where(tied, share, 0.0))
+        return np.asarray((weights * self.performance_).sum(axis=1) / count)
 
     def _table(self, features: Any) -> Array:
         table = np.asarray(features, dtype=float)
