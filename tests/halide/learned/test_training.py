@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_moves import stencils, walked
+from test_moves import stencils, task, walked
 
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
@@ -14,12 +14,13 @@ from tilewright.halide import Planning, schedule
 from tilewright.halide.execution.session import Variant, machine_key, make_inputs, versions
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.learned.beam_search import BeamSearch
 from tilewright.halide.schedulers.learned.cost_model import from_json, model_of_file, shipped
 from tilewright.halide.schedulers.learned.evaluation import Evaluator
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.learned.term_counts import TERMS
 from tilewright.halide.schedulers.learned.training import FEWEST, train
-from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.measure import Measurement
 from tilewright.records import MeasurementRecord, Records
@@ -205,3 +206,17 @@ def test_the_analytic_schedule_comes_first_unless_a_gain_is_expected(made):
     assert exact_size(cautious[0].schedule) == analytic
     bold = plan_learned(made, model=replace(model, drift=0.0))
     assert exact_size(bold[0].schedule) != analytic
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_the_analytic_schedule_also_comes_first_if_the_search_has_changed_its_sizes(auto):
+    """The search keeps one state per structure: here not that of the analytic sizes."""
+    made = task(11)
+    analytic = exact_size(plan(made)[0].schedule)
+    slow = {**shipped().coefficients, "regions": 1e5}
+    model = replace(shipped(), coefficients=slow, drift=1e3, residual=50.0)
+    search = BeamSearch(made, model)
+    states = search.run([*map(exact_size, (p.schedule for p in plan(made, k=5))), naive(made)])
+    assert analytic not in [state.schedule for state in states]
+    found = plan_learned(made, model=model, auto=auto)
+    assert exact_size(found[0].schedule) == analytic

@@ -41,6 +41,7 @@ from tilewright.halide.schedulers.learned.moves import (
     loop_moves,
     violations,
 )
+from tilewright.halide.schedulers.learned.part_features import NestFeatures
 from tilewright.halide.schedulers.learned.scene import Scene
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import CpuMachine
@@ -182,12 +183,11 @@ class BeamSearch:
         prior = self.evaluator.prior(schedule)
         if prior is None:
             return None
-        row = functools.cache(partial(self._row, schedule, prior))
-        base, mean, spread = math.log(prior.seconds), 0.0, 0.0
         # Features take a sixth of the search's time: only a model that uses them pays for them.
-        if self.model.coefficients:
-            found = self.evaluator.features(schedule)
-            base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
+        found = self.evaluator.features(schedule) if self.model.needs_features else None
+        row = functools.cache(partial(self._row, schedule, prior, found))
+        base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
+        mean = spread = 0.0
         if self.model.schedules.members:
             mean, spread = (float(each[0]) for each in self.model.schedules.correction(row()))
         score = base + mean + self.effort.caution * spread
@@ -199,9 +199,12 @@ class BeamSearch:
             self.seen[key] = state
         return state
 
-    def _row(self, schedule: Schedule, prior: Prior) -> Array:
-        """Return the features of a schedule; zeros if their sizes cannot be determined."""
-        found = self.evaluator.features(schedule)
+    def _row(self, schedule: Schedule, prior: Prior, found: NestFeatures | None) -> Array:
+        """Return the features of a schedule; zeros if their sizes cannot be determined.
+
+        `found` has them if the search has computed them before.
+        """
+        found = found or self.evaluator.features(schedule)
         if found is None:
             return np.zeros((1, len(PRIOR_NAMES)))
         return prior.with_features(found, self.machine.clock_hz)

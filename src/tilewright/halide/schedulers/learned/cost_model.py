@@ -205,6 +205,11 @@ class LearnedModel:
         """
         return max(self.drift, 0.0) * (self.residual / self.deviation) ** 2
 
+    @property
+    def needs_features(self) -> bool:
+        """Whether the time of a schedule depends on its features."""
+        return bool(self.coefficients or self.schedules.members)
+
     def linear(self, found: NestFeatures, clock_hz: float) -> Array:
         """Return the logarithms of seconds by the linear model, shape (N,)."""
         if not self.coefficients:

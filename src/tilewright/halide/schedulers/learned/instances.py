@@ -285,11 +285,9 @@ class InstanceReader:
         blocks: dict[int, Bound] = {}
         sizes: dict[int, Bound] = {}
         for loop in instance.loops:
-            for variable in variables_of(stage, loop.name):
-                if variable in stage.func.args:
-                    d = stage.func.args.index(variable)
-                    blocks[d] = blocks[d] * count_of(loop.extent) if d in sizes else 1.0
-                    sizes[d] = sizes.get(d, 1.0) * count_of(loop.extent)
+            for d in dimensions_of(stage, loop.name):
+                blocks[d] = blocks[d] * count_of(loop.extent) if d in sizes else 1.0
+                sizes[d] = sizes.get(d, 1.0) * count_of(loop.extent)
         return blocks, sizes
 
 
@@ -307,6 +305,12 @@ def variables_of(stage: StageNest, loop: str) -> list[str]:
             sources[change.outer] = sources[change.inner] = found
     found = sources.get(loop, [loop])
     return [stage.variables[name] for name in found if name in stage.variables]
+
+
+def dimensions_of(stage: StageNest, loop: str) -> list[int]:
+    """Return the dimensions of its Func that a loop of a stage runs over."""
+    args = stage.func.args
+    return [args.index(name) for name in variables_of(stage, loop) if name in args]
 
 
 def _rounded(extent: Array, block: Bound) -> Array:

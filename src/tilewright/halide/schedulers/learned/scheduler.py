@@ -73,7 +73,10 @@ def plan_learned(
     starts = {exact_size(each.schedule): each for each in analytic}
     search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
     states = search.run([*starts, naive(task)])
-    states = _ranked(states, exact_size(analytic[0].schedule), search.model)
+    best = states[0] if states else None
+    # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
+    present = search.costed(exact_size(analytic[0].schedule))
+    states = _ranked(states, present, search.model)
     chosen = Chosen(task.algorithm)
     origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
@@ -85,7 +88,7 @@ def plan_learned(
                 chosen.offer(planned)
     found = chosen.best(k)
     first = analytic[0]
-    if not found or (auto and not _clearly_better(states, first.schedule, search.model.residual)):
+    if not found or (auto and not _clearly_better(best, present, search.model.residual)):
         found = [first, *(each for each in found if each.schedule != first.schedule)][:k]
     if k > 1:
         own = {each.schedule: each for each in analytic[:least_analytic]}
@@ -101,14 +104,14 @@ def plan_learned(
     return found
 
 
-def _ranked(states: list[State], analytic: Schedule, model: LearnedModel) -> list[State]:
+def _ranked(states: list[State], own: State | None, model: LearnedModel) -> list[State]:
     """Return the states, best first; the analytic one before those without the needed gain."""
-    own = next((state for state in states if state.schedule == analytic), None)
     if own is None:
         return states
     limit = own.score - model.needed_gain
-    better = [state for state in states if state.score < limit]
-    return [*better, own, *(s for s in states if s is not own and s.score >= limit)]
+    others = [state for state in states if state.schedule != own.schedule]
+    better = [state for state in others if state.score < limit]
+    return [*better, own, *(state for state in others if state.score >= limit)]
 
 
 def _why(state: State | None, states: list[State], search: BeamSearch) -> Iterator[str]:
@@ -121,11 +124,12 @@ def _why(state: State | None, states: list[State], search: BeamSearch) -> Iterat
     if largest:
         named = ", ".join(f"{name} {shares[name]:.0%}" for name in largest)
         yield f"Largest terms of the linear model: {named}."
-    other = next((each for each in states if each is not state), None)
+    other = min((s for s in states if s is not state), key=lambda s: s.score, default=None)
     if other is not None:
         ratio = math.exp(other.score - state.score)
-        made = ", ".join(map(str, _kinds(other))) or "a start of the search"
-        yield f"The next best structure ({made}) counts as taking {ratio:.2f} times as long."
+        made = ", ".join(_kinds(other)) or "a start of the search"
+        doubt = ", which is more likely an error of the model" if ratio < 1.0 else ""
+        yield f"The next best structure ({made}) counts as taking {ratio:.2f} times as long{doubt}."
 
 
 def _kinds(state: State) -> list[str]:
@@ -167,11 +171,9 @@ def _words(state: State, residual: float) -> tuple[str, ...]:
     return (seconds, f"Moves from the analytic schedule: {made}.") if made else (seconds,)
 
 
-def _clearly_better(states: list[State], analytic: Schedule, residual: float) -> bool:
+def _clearly_better(best: State | None, own: State | None, residual: float) -> bool:
     """Return whether the best state beats the analytic one by more than the model's error."""
-    own = next((s for s in states if s.schedule == exact_size(analytic)), None)
-    if own is None:
-        return True
-    best = states[0]
+    if best is None or own is None:
+        return best is not None
     gain = math.log(own.seconds / best.seconds)
     return gain > math.hypot(own.spread, best.spread, residual)

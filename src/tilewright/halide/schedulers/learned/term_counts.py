@@ -35,7 +35,7 @@ from tilewright.halide.schedulers.learned.instances import (
     InstanceReader,
     StageInstance,
     count_of,
-    variables_of,
+    dimensions_of,
 )
 
 Cost = Callable[[CpuConstants], float]
@@ -202,7 +202,7 @@ class TermCounts:
     def _to_other_rows(self, instance: StageInstance, loops: Sequence[LoopSize]) -> bool:
         """Return whether the innermost loop goes across the rows along which an outer one goes."""
         inner = self.found.inner(instance.stage.func.name)
-        along = [_dimensions(instance, loop) for loop in loops]
+        along = [dimensions_of(instance.stage, loop.name) for loop in loops]
         return bool(along[-1]) and inner not in along[-1] and any(inner in d for d in along[:-1])
 
     def _member(self, instance: StageInstance, runs: Array, share: Array) -> None:
@@ -278,8 +278,3 @@ def _dimension(instance: StageInstance, variable: str | None) -> int | None:
         if isinstance(at, Variable) and at.name == variable:
             return d
     return None
-
-
-def _dimensions(instance: StageInstance, loop: LoopSize) -> list[int]:
-    args = instance.stage.func.args
-    return [args.index(v) for v in variables_of(instance.stage, loop.name) if v in args]
