@@ -46,8 +46,8 @@ OURS = "ours"
 UNCONSTRAINED = 2500  # training instances of NN+C without a limit, or half of a data set
 _PAPERS_FILES = ("nnc_paper", "network", "trees")
 _OUR_FILES = (
-    *("augmented", "candidate_inputs", "initialization", "inputs", "intervals"),
-    *("levenberg_marquardt", "model_selection", "surface"),
+    *("augmented", "candidate_inputs", "distillation", "gaussian_process", "initialization"),
+    *("inputs", "intervals", "levenberg_marquardt", "model_selection", "surface"),
 )
 
 
@@ -196,7 +196,7 @@ class Figures:
             for which, names in (
                 ("paper", _PAPERS_FILES),
                 ("ours", _OUR_FILES),
-                ("unlimited", (*_OUR_FILES, "boosted", "gaussian_process", "trees")),
+                ("unlimited", (*_OUR_FILES, "boosted", "trees")),
             )
         }
 
