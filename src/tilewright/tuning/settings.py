@@ -29,6 +29,8 @@ class Settings:
         feasibility: weight the acquisition by the probability that a configuration does not fail.
         stagnation: after this many evaluations without improvement, a random forest, which
             extrapolates differently, makes every second decision; 0 for never.
+        many: with more parameters than this, longer length scales are expected, and most candidates
+            are near the best configurations (see `tilewright.tuning.bayes.many`).
         biased_sampling: sample as ATF does, for comparison.
         local_search: climb from the best sampled configurations.
         local: the share of decisions that change only one parameter of the best configuration.
@@ -52,6 +54,7 @@ class Settings:
     priors: Priors = field(default_factory=Priors)
     feasibility: bool = True
     stagnation: int = 10
+    many: int = 20
     biased_sampling: bool = False
     local_search: bool = True
     local: float = 0.0

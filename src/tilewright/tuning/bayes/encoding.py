@@ -56,6 +56,11 @@ class Encoder:
                 part.fill(codes, result[:, part.columns])
         return result
 
+    @property
+    def varying(self) -> int:
+        """The number of parameters of more than one value."""
+        return len({part.parameter.name for part in self.parts})
+
     @functools.cached_property
     def _tables(self) -> tuple[Array, Array, Array, Array]:
         """The features that are looked up: their places, code columns, offsets, and the tables.

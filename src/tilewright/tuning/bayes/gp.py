@@ -27,6 +27,9 @@ from scipy.optimize import minimize
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _BOUND = (math.log(1e-2), math.log(1e2))
+# Equal length scales to start from, as multiples, and the variances of the noise.
+_TIMES = (0.25, 0.5, 1.0, 2.0)
+_NOISES = (1e-3, 1e-1)
 
 
 @dataclass(frozen=True)
@@ -268,15 +271,24 @@ def fit(
     draws: int = 10,
     starts: int = 2,
     iterations: int = 30,
+    equal: bool = False,
 ) -> Hyperparameters:
     """Return hyperparameters of (nearly) the largest posterior density.
 
     ``draws`` starting points are drawn log-uniformly; the best ``starts`` of them and the
     ``previous`` optimum, if given, are refined by ``iterations`` steps of L-BFGS each.
+
+    With ``equal``, starting points have equal length scales, from a quarter of their prior mean to
+    twice it, in place of random ones: of many random ones, some are so short that all points are
+    unrelated.
     """
     size = len(likelihood.squared) + 2
     candidates: list[Array] = []
-    if draws:
+    if draws and equal:
+        shape, rate = likelihood.priors.lengthscale or (1.0, 1.0)
+        tried = [_equal(size, shape / rate * f, n) for f in _TIMES for n in _NOISES]
+        candidates = [min(tried, key=lambda theta: likelihood(theta)[0])]
+    elif draws:
         scored: list[tuple[float, int, Array]] = []
         for _ in range(draws):
             theta = np.empty(size)
@@ -304,3 +316,10 @@ def fit(
     if best is None:
         raise ValueError("no starting point: give previous hyperparameters or draws > 0")
     return Hyperparameters(best[1])
+
+
+def _equal(size: int, lengthscale: float, noise: float) -> Array:
+    """Return the logarithms of equal length scales, a signal variance of one, and the noise."""
+    theta = np.full(size, math.log(lengthscale))
+    theta[-2:] = 0.0, math.log(noise)
+    return theta

@@ -12,6 +12,7 @@ from tilewright.tuning.bayes.acquisition import local_search, log_expected_impro
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.feasibility import FeasibilityForest, fit_feasibility
 from tilewright.tuning.bayes.gp import Posterior
+from tilewright.tuning.bayes.many import has_many, mutants, sampled_climbs
 from tilewright.tuning.bayes.surrogate import (
     Surrogate,
     fit_surrogate,
@@ -131,7 +132,8 @@ def propose(
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
     belief = None if source is None else source.belief(encoder(codes), values)
-    modelled = transform(values, settings, 0.0 if belief is None else belief.reach)
+    reach = 0.0 if belief is None else belief.reach
+    modelled = transform(values, settings, reach, distinct=has_many(encoder, settings))
     kept = representative(modelled.values, settings.most_points)
     codes, outputs = codes[kept], modelled.values[kept]
     points = encoder(codes)
@@ -287,13 +289,25 @@ def _candidates(
     outputs: Array,
 ) -> tuple[Array, Array]:
     """Return codes and their scores: random ones, and those met on climbs from the best of them."""
-    sampled = space.sample(rng, settings.samples, settings.biased_sampling)
+    drawn = space.sample(rng, settings.samples, settings.biased_sampling)
+    leaders = codes[np.argsort(outputs, kind="stable")]
+    many = has_many(score.encoder, settings)
+    sampled = drawn
+    if many:
+        # a third of the candidates stay uniform
+        whole = len(drawn) // 3
+        sampled = np.concatenate([drawn[:whole], mutants(space, rng, leaders, drawn[whole:])])
     scores = score(sampled)
     if not settings.local_search:
         return sampled, scores
     leading = sampled[np.argsort(-scores, kind="stable")[: 4 * settings.climbs]]
     _, first = np.unique(leading, axis=0, return_index=True)
     starts = leading[np.sort(first)][: settings.climbs]
-    incumbents = codes[np.argsort(outputs, kind="stable")[:3]]
-    met, climbed = local_search(space, score, np.concatenate([starts, incumbents]))
+    if many:
+        begun = np.concatenate([starts, leaders[:1]])
+        met, climbed = sampled_climbs(space, rng, score, begun, drawn)
+        near = space.neighbours(leaders[0], 12)
+        met, climbed = np.concatenate([met, near]), np.concatenate([climbed, score(near)])
+    else:
+        met, climbed = local_search(space, score, np.concatenate([starts, leaders[:3]]))
     return np.concatenate([sampled, met]), np.concatenate([scores, climbed])

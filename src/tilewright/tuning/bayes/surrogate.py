@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
+from tilewright.tuning.bayes.many import has_many, scaled
 from tilewright.tuning.settings import Settings
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -56,7 +57,9 @@ class Outputs:
     slope: float
 
 
-def transform(values: Array, settings: Settings, reach: float = 0.0) -> Outputs:
+def transform(
+    values: Array, settings: Settings, reach: float = 0.0, distinct: bool = False
+) -> Outputs:
     """Objective values, shape (n,), to modelled ones, as the settings say.
 
     ``clipped`` is the logarithm, with values above a quantile compressed towards it, so that very
@@ -68,13 +71,16 @@ def transform(values: Array, settings: Settings, reach: float = 0.0) -> Outputs:
         settings: how it is modelled.
         reach: distance above the best, in logarithms, below which nothing is clipped: among few,
             good configurations the quantile is too low.
+        distinct: equal values count once for the quantile. Where most changes have no effect, most
+            values equal the best, and the quantile of all would clip every value to it.
     """
     positive = bool((values > 0).all())
     logs = np.log(values) if positive else values
     if settings.objective == "rank":
         raw = norm_ppf((rankdata(values) - 0.5) / len(values))
     elif settings.objective == "clipped":
-        limit = max(float(np.quantile(logs, settings.clip)), float(logs.min()) + reach)
+        ranked = np.unique(logs) if distinct else logs
+        limit = max(float(np.quantile(ranked, settings.clip)), float(logs.min()) + reach)
         raw = np.where(logs > limit, limit + settings.clipped_slope * (logs - limit), logs)
     elif settings.objective == "log":
         raw = logs
@@ -161,9 +167,9 @@ def fit_surrogate(
     refit = fresh or count < 2 * _EVERY_FIT or count % 3 == 0
     hyper = Hyperparameters(np.array(theta))
     if refit or len(theta) != len(encoder.labels) + 2:
-        likelihood = MarginalLikelihood(
-            points, outputs, encoder.blocks, settings.priors, extra_noise
-        )
+        many = has_many(encoder, settings)
+        priors = scaled(settings.priors, len(encoder.labels)) if many else settings.priors
+        likelihood = MarginalLikelihood(points, outputs, encoder.blocks, priors, extra_noise)
         hyper = fit(
             likelihood,
             rng,
@@ -171,6 +177,7 @@ def fit_surrogate(
             draws=8 if fresh else 0,
             starts=1 if theta else 3,
             iterations=25 if fresh else 8,
+            equal=many,
         )
     posterior = Posterior(points, outputs, encoder.blocks, hyper, extra_noise)
     return Fitted(posterior, tuple(float(t) for t in hyper.theta))

@@ -26,6 +26,7 @@ from scipy.special import ndtr
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
+from tilewright.tuning.bayes.many import has_many, scaled
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.parameters import Integer, Ordinal, Parameter, Real
@@ -390,15 +391,18 @@ def _source(
         codes, values = codes[kept], values[kept]
     positive = bool((values > 0).all())
     outputs = np.log(values) if positive else values
+    many = has_many(encoder, settings)
     if settings.objective == "clipped":
-        outputs = np.minimum(outputs, np.quantile(outputs, settings.clip))
+        ranked = np.unique(outputs) if many else outputs
+        outputs = np.minimum(outputs, np.quantile(ranked, settings.clip))
     spread = float(outputs.std())
     if spread == 0:
         return None
     standard = (outputs - outputs.mean()) / spread
     points = encoder(codes)
-    likelihood = MarginalLikelihood(points, standard, encoder.blocks, settings.priors)
-    hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25)
+    priors = scaled(settings.priors, len(encoder.labels)) if many else settings.priors
+    likelihood = MarginalLikelihood(points, standard, encoder.blocks, priors)
+    hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25, equal=many)
     posterior = Posterior(points, standard, encoder.blocks, hyper)
     return SourcePosterior(
         posterior, *((spread, float(np.ptp(outputs))) if positive else (0.0, 0.0))
