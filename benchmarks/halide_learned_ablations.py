@@ -206,10 +206,10 @@ IDEAS: dict[str, Idea] = {
 }
 
 
-def without(idea: Idea, task: Any, seed: int) -> TimedSearch:
+def without(idea: Idea, task: Any, seed: int, analytic: Schedule) -> TimedSearch:
     """A search that lacks an idea; with the default `Idea`, nothing."""
     effort = replace(UNLIMITED, **(idea.effort or {}))
-    search = idea.search(task, idea.model(shipped()), effort, seed)
+    search = idea.search(task, idea.model(shipped()), effort, seed, analytic)
     keeps = idea.keeps
     if keeps is not None:
         draw = search._drawn
@@ -228,11 +228,11 @@ def searched(name: str, args: argparse.Namespace) -> Data:
     task = halide_labels.task_of(name)
     analytic = [each.schedule for each in plan(task, k=STARTS)]
     starts = [*map(exact_size, analytic), naive(task)]
-    judge = TimedSearch(task, shipped(), UNLIMITED, 0)
+    judge = TimedSearch(task, shipped(), UNLIMITED, 0, analytic[0])
     found: Data = {"digest": task.algorithm.digest, "searches": {}}
     for seed in args.seeds:
         for key, idea in {FULL: Idea(), **args.ideas}.items():
-            search = without(idea, task, seed)
+            search = without(idea, task, seed, analytic[0])
             search.deadline = time.process_time() + args.search_seconds
             states = search.run(starts[-1:] if search.naive_start_only else starts)
             planned = _first(planned_state(state, None, task) for state in states[:TRIED])

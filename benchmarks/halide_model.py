@@ -31,7 +31,9 @@ import json
 import math
 import statistics
 import sys
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +159,10 @@ class Labels:
         self.prior = np.log([row["prior"] for _, row in rows])
         self.roofline = np.log([row["roofline"] for _, row in rows])
         self.terms = np.array([row["terms"] for _, row in rows])
-        self._without: dict[str, tuple[Fitted, Any]] = {}
-
-    def without(self, program: str) -> tuple[Fitted, Any]:
-        """What is fitted to all other programs, and the correction at full weight."""
-        if program not in self._without:
-            others = np.array([program_of(group) != program for group in self.groups])
-            made = self.fitted(others)
-            full = self.training(False, made.linear).only(others).model(SEED)
-            self._without[program] = made, full
-        return self._without[program]
+        self.analytic = np.arange(len(self.of))  # the anchor of each label, whose ratio is 1
+        for group in set(self.groups):
+            own = np.flatnonzero(self.of == group)
+            self.analytic[own] = own[np.argmin(np.abs(self.times[own]))]
 
     def fitted(self, train: Any, seed: int = SEED) -> Fitted:
         """The linear model of some labels, and both corrections.
@@ -182,29 +178,40 @@ class Labels:
         made = {
             array: shrunk(self.training(array, linear).only(train), seed) for array in (True, False)
         }
-        return Fitted(self, train, coefficients, linear, made[True], made[False])
+        return Fitted(self, train, coefficients, made[True], made[False])
 
     def training(self, array: bool, linear: Any) -> Any:
         """All labels, to correct the mean time or the linear model's alone."""
-        from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
+        from tilewright.halide.schedulers.learned.evaluation import CHANGE_NAMES
         from tilewright.halide.schedulers.learned.part_features import NAMES
         from tilewright.halide.schedulers.learned.shrinkage import Training
 
-        names = NAMES if array else PRIOR_NAMES
         base = linear if array else (self.prior + linear) / 2
         families = [program_of(group) for group in self.groups]
-        rows = self.rows[:, : len(names)]
-        return Training(rows, self.times - base, base, self.groups, families, names)
+        targets = self.times - base
+        if array:
+            return Training(self.inputs(array), targets, base, self.groups, families, NAMES)
+        targets = targets - targets[self.analytic]
+        rows = self.inputs(array)
+        return Training(rows, targets, base, self.groups, families, CHANGE_NAMES, centred=False)
+
+    def inputs(self, array: bool) -> Any:
+        """The features that a correction takes, of the mean time or of the linear model's."""
+        from tilewright.halide.schedulers.learned.evaluation import with_changes
+        from tilewright.halide.schedulers.learned.part_features import NAMES
+
+        if array:
+            return self.rows[:, : len(NAMES)]
+        return with_changes(self.rows, self.rows[self.analytic])
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What was fitted to the labels `used`; `linear` has the linear model's times of all."""
+    """What was fitted to the labels `used`."""
 
     labels: Labels
     used: Any
     coefficients: Any
-    linear: Any
     sizes: Any
     schedules: Any
 
@@ -224,11 +231,6 @@ class Fitted:
             *moved(self.labels, self.used),
         )
 
-    def corrected(self, model: Any, array: bool) -> Any:
-        """Logarithms of times with a correction."""
-        rows = self.labels.rows[:, : len(model.names)]
-        return self.labels.training(array, self.linear).base + model.correction(rows).mean
-
 
 def model_without(labels: Labels, program: str, folder: Path) -> Any:
     """The model of all labels but a program's, kept in the folder between runs."""
@@ -241,7 +243,8 @@ def model_without(labels: Labels, program: str, folder: Path) -> Any:
         hashed.update((LEARNED / f"{name}.py").read_bytes())
     path = folder / f"without-{program}-{hashed.hexdigest()[:16]}.json"
     if not path.exists():
-        path.write_text(labels.without(program)[0].model().to_json())
+        others = np.array([program_of(group) != program for group in labels.groups])
+        path.write_text(labels.fitted(others).model().to_json())
     return from_json(path.read_text())
 
 
@@ -256,25 +259,30 @@ def ordering(costs: Any, times: Any) -> tuple[int, int]:
     return right, count
 
 
-def held_out(labels: Labels, name: str) -> Data:
-    """One program's row, with a model of all others."""
+def held_out(labels: Labels, name: str, model: Any) -> Data:
+    """One set's row, with a model of all other programs."""
     from scipy.stats import spearmanr
 
+    from tilewright.halide.schedulers.learned.term_counts import TERMS
+
     test = labels.of == name
-    made, full = labels.without(program_of(name))
+    coefficients = [model.coefficients[term.name] for term in TERMS]
+    linear = np.log(labels.terms[test] @ coefficients)
+    mean = (labels.prior[test] + linear) / 2
+    rows = labels.inputs(False)[test]
     costs = {
-        "": made.corrected(made.schedules, False)[test],
-        "_unshrunk": made.corrected(full, False)[test],
-        "_mean": (labels.prior + made.linear)[test] / 2,
-        "_linear": made.linear[test],
+        "": mean + model.schedules.correction(rows).mean,
+        "_unshrunk": mean + replace(model.schedules, weight=1.0).correction(rows).mean,
+        "_mean": mean,
+        "_linear": linear,
         "_prior": labels.prior[test],
-        "_array": made.corrected(made.sizes, True)[test],
+        "_array": linear + model.sizes.correction(labels.inputs(True)[test]).mean,
         "_roofline": labels.roofline[test],
     }
     times = labels.times[test]
     off = times - costs[""]
     row: Data = {"program": name, "labels": int(test.sum()), "residual": float(off.std())}
-    row |= {"weight": made.schedules.weight, "weight_array": made.sizes.weight}
+    row |= {"weight": model.schedules.weight, "weight_array": model.sizes.weight}
     own = int(np.argmin(np.abs(times)))  # the anchor, whose ratio is 1
     best = int(np.argmin(costs[""]))
     row |= {
@@ -288,6 +296,12 @@ def held_out(labels: Labels, name: str) -> Data:
         row[f"regret{kind}"] = float(np.exp(times[np.argmin(cost)] - times.min()))
         row[f"right{kind}"], row["pairs"] = int(right), count
     return row
+
+
+def held_out_sets(labels: Labels, folder: Path, program: str, names: list[str]) -> list[Data]:
+    """The rows of a program's sets of labels; the model without it is kept in the folder."""
+    model = model_without(labels, program, folder)
+    return [held_out(labels, name, model) for name in names]
 
 
 def residual(labels: Labels, name: str) -> float:
@@ -376,6 +390,7 @@ def main() -> None:
     parser = common.arguments(__doc__.splitlines()[0], common.PROGRAMS)
     parser.add_argument("--data", type=Path, default=halide_labels.DATA, help="the labels")
     parser.add_argument("--train", type=Path, help="write the model of all labels to this file")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
     args = parser.parse_args()
     data, everything = table(args)
     found = {name: d for name, d in everything.items() if usable(d)}
@@ -386,9 +401,12 @@ def main() -> None:
         sys.exit("no program has enough labels: record some with halide_labels.py")
     labels = Labels(found)
     rows = []
-    for name in names:
-        rows.append(held_out(labels, name))
-        print(line(rows[-1]), flush=True)
+    sets = {p: [n for n in names if program_of(n) == p] for p in map(program_of, names)}
+    work = partial(held_out_sets, labels, args.work / "halide_model")
+    with ProcessPoolExecutor(args.workers) as pool:
+        for made in pool.map(work, sets, sets.values()):
+            rows += made
+            print("\n".join(map(line, made)), flush=True)
     figures = summary(rows, labels, found, sum(name.startswith("random:") for name in found))
     figures["left_out"] = len(everything) - len(found)
     print(json.dumps(figures, indent=1))

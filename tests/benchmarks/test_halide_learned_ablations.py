@@ -28,7 +28,7 @@ def task():
 
 
 def few(task, idea, structures=40):
-    search = without(idea, task, 0)
+    search = without(idea, task, 0, starts(task)[0])
     search.effort = dataclasses.replace(search.effort, structures=structures)
     search.most = structures
     return search
@@ -75,7 +75,7 @@ def test_other_ideas_are_off(task):
 
 
 def test_a_search_ends_when_its_time_is_over(task):
-    search = without(Idea(), task, 0)
+    search = without(Idea(), task, 0, starts(task)[0])
     began = time.process_time()
     search.deadline = began + 0.3
     search.run(starts(task))
@@ -100,4 +100,4 @@ def test_losses_are_relative_to_the_search_with_all_ideas():
 
 
 def test_the_shipped_model_is_searched_with(task):
-    assert without(Idea(), task, 0).model is shipped()
+    assert without(Idea(), task, 0, starts(task)[0]).model is shipped()

@@ -53,10 +53,14 @@ def test_parameters_of_one_value_do_not_count():
 
 
 def test_expected_length_scales_grow_with_the_root_of_their_number():
-    means = [np.divide(*scaled(Priors(), blocks).lengthscale) for blocks in (25, 100)]
+    def gamma(priors):
+        assert priors.lengthscale is not None
+        return priors.lengthscale
+
+    means = [np.divide(*gamma(scaled(Priors(), blocks))) for blocks in (25, 100)]
     assert means[1] == pytest.approx(2 * means[0])
-    assert means[0] > np.divide(*Priors().lengthscale)
-    assert scaled(Priors(), 100).lengthscale[0] == Priors().lengthscale[0]
+    assert means[0] > np.divide(*gamma(Priors()))
+    assert gamma(scaled(Priors(), 100))[0] == gamma(Priors())[0]
     assert scaled(Priors(lengthscale=None), 90) == Priors(lengthscale=None)
 
 

@@ -1,5 +1,7 @@
 """The beam search: deterministic, counted, never worse than its starts by its own model."""
 
+import math
+
 import numpy as np
 import pytest
 from test_moves import stencils, task
@@ -16,7 +18,7 @@ from tilewright.halide.schedulers.learned.cost_model import (
     CorrectionModel,
     LearnedModel,
 )
-from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
+from tilewright.halide.schedulers.learned.evaluation import CHANGE_NAMES
 from tilewright.halide.schedulers.learned.part_features import NAMES
 from tilewright.halide.schedulers.learned.sampling import seeds
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
@@ -32,8 +34,15 @@ def constant(*values):
         BoostedTrees(np.zeros((1, 1), dtype=int), np.full((1, 1), np.inf), np.full((1, 2), value))
         for value in values
     ]
-    parts = (CorrectionModel(names, tuple(trees)) for names in (NAMES, PRIOR_NAMES))
+    parts = (CorrectionModel(names, tuple(trees)) for names in (NAMES, CHANGE_NAMES))
     return LearnedModel(*parts)
+
+
+def by_change(name):
+    """A model that corrects by a unit, up where a feature exceeds the analytic schedule's."""
+    feature = np.full((1, 1), CHANGE_NAMES.index(f"change of {name}"))
+    tree = BoostedTrees(feature, np.zeros((1, 1)), np.array([[-1.0, 1.0]]))
+    return LearnedModel(CorrectionModel(NAMES, ()), CorrectionModel(CHANGE_NAMES, (tree,)))
 
 
 PLAIN = constant(0.0)
@@ -41,7 +50,7 @@ UNSURE = constant(-5.0, 5.0)
 
 
 def searched(made, seed=0, model=PLAIN, effort=LITTLE):
-    search = BeamSearch(made, model, effort, seed)
+    search = BeamSearch(made, model, effort, seed, plan(made)[0].schedule)
     return search, search.run(seeds(made))
 
 
@@ -57,6 +66,26 @@ def test_the_models_error_is_in_the_note():
     state = searched(made)[1][0]
     planned = scheduler.planned_state(state, None, made, 0.2)
     assert "give or take 22%" in planned.notes[0]
+
+
+@pytest.mark.parametrize("name", ["tasks", "trips", "roofline"])
+def test_the_correction_is_relative_to_the_analytic_schedule(name):
+    made = stencils()
+    search, states = searched(made, model=by_change(name))
+    analytic = search.costed(exact_size(plan(made)[0].schedule))
+    assert math.log(analytic.seconds / analytic.prior) == pytest.approx(-1.0)
+    at = CHANGE_NAMES.index(name)
+    above = [state.row[0, at] > analytic.row[0, at] for state in states]
+    assert len(set(above)) == 2
+    for state, greater in zip(states, above, strict=True):
+        assert math.log(state.seconds / state.prior) == pytest.approx(1.0 if greater else -1.0)
+
+
+def test_without_an_analytic_schedule_nothing_is_corrected():
+    made = stencils()
+    states = BeamSearch(made, constant(2.0), LITTLE).run(seeds(made))
+    assert states
+    assert all(state.seconds == state.prior for state in states)
 
 
 def test_the_effort_is_counted():

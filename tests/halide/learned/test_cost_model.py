@@ -6,7 +6,7 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.halide.schedulers.learned import cost_model
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, fitted, from_json, shipped
-from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
+from tilewright.halide.schedulers.learned.evaluation import CHANGE_NAMES
 from tilewright.halide.schedulers.learned.part_features import NAMES
 
 rng = np.random.default_rng(0)
@@ -27,6 +27,15 @@ def test_it_learns_what_differs_within_pipelines(model):
     assert np.corrcoef(found.mean, TARGETS - OFFSETS)[0, 1] > 0.9
     assert found.spread.shape == (300,)
     assert (found.spread >= 0).all()
+
+
+def test_targets_that_are_relative_already_are_fitted_as_they_are():
+    shifted = fitted(ROWS, TARGETS - OFFSETS + 3.0, GROUPS, list("abcd"), members=3, centred=False)
+    assert shifted.correction(ROWS).mean.mean() == pytest.approx(
+        (TARGETS - OFFSETS).mean() + 3, abs=0.1
+    )
+    centred = fitted(ROWS, TARGETS - OFFSETS + 3.0, GROUPS, list("abcd"), members=3)
+    assert centred.correction(ROWS).mean.mean() == pytest.approx(0.0, abs=0.1)
 
 
 def test_trees_are_those_of_scikit_learn():
@@ -72,7 +81,7 @@ def test_the_shipped_model_fits_the_features_and_says_where_it_is_from():
     model = shipped()
     assert isinstance(model, LearnedModel)
     assert model.sizes.names == NAMES
-    assert model.schedules.names == PRIOR_NAMES
+    assert model.schedules.names == CHANGE_NAMES
     assert model.provenance["labels"] > 100
     assert 0.0 < model.residual < 1.0
     assert {"date", "machine", "versions", "seed", "pipelines"} <= model.provenance.keys()

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_beam_search import PLAIN
+from test_beam_search import PLAIN, by_change
 from test_moves import stencils
 
 from tilewright.halide.execution.session import Measured
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned.beam_search import Effort, structure_of
+from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES
 from tilewright.halide.schedulers.learned.measured_search import (
     TRUST,
     MeasuredSearch,
@@ -155,6 +156,19 @@ def test_features_that_differ_by_rounding_do_not_count():
     mean, spreads, _ = residuals.predicted(np.array([0.0, 1.0]))
     assert mean == pytest.approx([1.0], abs=0.2)
     assert 0 < spreads[0, 0] < 1
+
+
+def test_the_shipped_correction_is_relative_to_the_best_of_the_analytic_plans(made):
+    search = MeasuredSearch(made, by_change("tasks"), 0, FEW)
+    best = plan(made)[0].schedule
+    assert search.analytic == best
+    row = search.search.costed(exact_size(best)).row
+    search.tell(best, 1.0)
+    search.propose(4)
+    states = list(search.search.seen.values())
+    at = PRIOR_NAMES.index("tasks")
+    corrections = [round(math.log(s.seconds / s.prior)) for s in states]
+    assert corrections == [1 if s.row[0, at] > row[0, at] else -1 for s in states]
 
 
 def test_nothing_is_proposed_while_nothing_has_run(made):

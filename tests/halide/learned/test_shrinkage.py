@@ -52,6 +52,12 @@ def test_the_weight_multiplies_mean_and_spread_and_is_stored():
     assert (stored.sizes.weight, stored.schedules.weight) == (0.5, 1.0)
 
 
+def test_whether_targets_are_centred_is_kept_for_parts():
+    full = Training(ROWS, np.full(len(ROWS), 2.0), BASE, GROUPS, GROUPS, list("abc"), centred=False)
+    part = full.only(np.arange(len(ROWS)) % 2 == 0)
+    assert part.model(0).correction(ROWS).mean == pytest.approx(2.0, abs=0.05)
+
+
 def test_families_are_held_out_together(monkeypatch):
     families = [f"family{i // 2}" for i in range(PIPELINES) for _ in range(EACH)]
     some = Training(ROWS, ROWS[:, 0], BASE, GROUPS, families, list("abc"))
@@ -80,10 +86,14 @@ def test_misordering_weighs_pairs_by_their_difference():
     assert misordering(np.array([1.0, 0.0, 3.0]), times) == pytest.approx(1 / 6)
 
 
-def test_the_smallest_weight_within_a_standard_error_is_chosen():
+def test_the_best_weight_is_chosen_if_it_is_clearly_better_than_none():
     rising = np.tile(np.linspace(0.2, 0.4, len(WEIGHTS)), (10, 1))
     assert chosen_weight(rising) == 0.0
     assert chosen_weight(rising[:, ::-1]) == 1.0
+    # The least loss counts, also if that of a smaller weight is hardly greater.
+    almost = rising[:, ::-1] + np.random.default_rng(0).normal(scale=0.2, size=(10, 1))
+    almost[:, -2] = almost[:, -1] + np.linspace(-0.1, 0.101, 10)
+    assert chosen_weight(almost) == 1.0
     # Half of the pipelines gain and the others lose almost as much: not distinguishable from none.
     mixed = np.outer([1.0, -0.9] * 5, np.linspace(0.0, -0.1, len(WEIGHTS)))
     assert mixed.mean(axis=0).argmin() == len(WEIGHTS) - 1

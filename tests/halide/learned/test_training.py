@@ -15,8 +15,15 @@ from tilewright.halide.execution.session import Variant, machine_key, make_input
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch
-from tilewright.halide.schedulers.learned.cost_model import from_json, model_of_file, shipped
-from tilewright.halide.schedulers.learned.evaluation import Evaluator
+from tilewright.halide.schedulers.learned.cost_model import (
+    BoostedTrees,
+    CorrectionModel,
+    from_json,
+    model_of_file,
+    shipped,
+)
+from tilewright.halide.schedulers.learned.evaluation import CHANGE_NAMES, Evaluator
+from tilewright.halide.schedulers.learned.part_features import NAMES as NAMES_OF_SIZES
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.learned.term_counts import TERMS
 from tilewright.halide.schedulers.learned.training import FEWEST, train
@@ -208,14 +215,29 @@ def test_the_analytic_schedule_comes_first_unless_a_gain_is_expected(made):
     assert exact_size(bold[0].schedule) != analytic
 
 
+def likes(name, more_than):
+    """A correction that halves the time where a feature exceeds a value."""
+    names = NAMES_OF_SIZES if name in NAMES_OF_SIZES else CHANGE_NAMES
+    feature = np.full((1, 1), names.index(name))
+    tree = BoostedTrees(feature, np.full((1, 1), more_than), np.array([[0.0, -0.7]]))
+    return CorrectionModel(names, (tree,))
+
+
 @pytest.mark.parametrize("auto", [False, True])
 def test_the_analytic_schedule_also_comes_first_if_the_search_has_changed_its_sizes(auto):
     """The search keeps one state per structure: here not that of the analytic sizes."""
     made = task(11)
-    analytic = exact_size(plan(made)[0].schedule)
-    slow = {**shipped().coefficients, "regions": 1e5}
-    model = replace(shipped(), coefficients=slow, drift=1e3, residual=50.0)
-    search = BeamSearch(made, model)
+    best = plan(made)[0].schedule
+    analytic = exact_size(best)
+    own = BeamSearch(made, shipped()).costed(analytic).row[0, CHANGE_NAMES.index("tasks")]
+    model = replace(
+        shipped(),
+        sizes=likes("tasks", own + 0.5),
+        schedules=likes("change of tasks", 0.5),
+        drift=1e3,
+        residual=50.0,
+    )
+    search = BeamSearch(made, model, analytic=best)
     states = search.run([*map(exact_size, (p.schedule for p in plan(made, k=5))), naive(made)])
     assert analytic not in [state.schedule for state in states]
     found = plan_learned(made, model=model, auto=auto)

@@ -68,7 +68,7 @@ def scaled(priors: Priors, blocks: int) -> Priors:
 def mutants(space: Space, rng: np.random.Generator, leaders: Array, drawn: Array) -> Array:
     """Return feasible codes that differ from a leader in a random subset of parameters.
 
-    The expected size of the subset is itself drawn anew for each, small ones more often.
+    The expected size of the subset is itself random for each, small ones more often.
 
     Args:
         space: the search space.

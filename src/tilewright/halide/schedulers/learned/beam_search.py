@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -27,11 +27,17 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.ir.loops import origin
+from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Schedule, ScheduleError, Split
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel
-from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES, Evaluator, Prior
+from tilewright.halide.schedulers.learned.evaluation import (
+    PRIOR_NAMES,
+    Evaluator,
+    Prior,
+    with_changes,
+)
 from tilewright.halide.schedulers.learned.moves import (
     Move,
     Reshape,
@@ -113,13 +119,15 @@ class State:
 class BeamSearch:
     """A search. `structures` and `rows` count costed schedules and rated sizes.
 
-    `seen` holds the best state of each structure.
+    `analytic` is the analytic schedule, to which the correction of schedules is relative; without
+    it, schedules are not corrected. `seen` holds the best state of each structure.
     """
 
     task: Task
     model: LearnedModel
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
+    analytic: Schedule | None = None
     structures: int = 0
     rows: int = 0
     seen: dict[Hashable, State] = field(default_factory=dict)
@@ -188,8 +196,9 @@ class BeamSearch:
         row = functools.cache(partial(self._row, schedule, prior, found))
         base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
         mean = spread = 0.0
-        if self.model.schedules.members:
-            mean, spread = (float(each[0]) for each in self.model.schedules.correction(row()))
+        if self.model.schedules.members and self._reference is not None:
+            changes = with_changes(row(), self._reference)
+            mean, spread = (float(each[0]) for each in self.model.schedules.correction(changes))
         score = base + mean + self.effort.caution * spread
         seconds = math.exp(base + mean)
         state = State(schedule, seconds, spread, score, math.exp(base), row, moves)
@@ -198,6 +207,13 @@ class BeamSearch:
         if known is None or state.score < known.score:
             self.seen[key] = state
         return state
+
+    @cached_property
+    def _reference(self) -> Array | None:
+        """The features of the analytic schedule, shape (1, `len(PRIOR_NAMES)`)."""
+        if self.analytic is None:
+            return None
+        return self.evaluator.row(exact_size(self.analytic), self.machine.clock_hz)
 
     def _row(self, schedule: Schedule, prior: Prior, found: NestFeatures | None) -> Array:
         """Return the features of a schedule; zeros if their sizes cannot be determined.

@@ -5,9 +5,10 @@ model's (`linear_model`); for many sizes at once, it is the linear model's alone
 largely independent.
 
 The correction is the logarithm of measured over predicted time, predicted from the features of a
-nest. Only differences between schedules of one pipeline matter: the mean of each pipeline's labels
-is subtracted before fitting. There are two corrections. One is for rating many sizes at once, the
-other for choosing among schedules.
+nest. Only differences between schedules of one pipeline matter. There are two corrections. One is
+for rating many sizes at once; the mean of each pipeline's labels is subtracted before fitting. The
+other is for choosing among schedules: its labels and half of its features are relative to those of
+the analytic schedule of the pipeline, which every search knows.
 Each is the mean of an ensemble of boosted trees, whose members are fitted to different bootstrap
 samples of pipelines. Their standard deviation is the uncertainty. The mean is multiplied by a
 weight that is chosen on held-out pipelines (`shrinkage`) and may be 0. Fitting needs scikit-learn;
@@ -15,7 +16,7 @@ using a model needs only NumPy.
 
 | symbol | meaning | shape, unit |
 |---|---|---|
-| `rows` | features: `NAMES`, or `PRIOR_NAMES` with the analytic model's | (N, inputs) |
+| `rows` | features: `NAMES` for sizes, `CHANGE_NAMES` for schedules | (N, inputs) |
 | `targets` | logarithm of measured over predicted time | (N,) |
 | `groups` | the pipeline of each label | (N,) |
 | correction | predicted logarithm: mean and standard deviation over members | (N,) |
@@ -42,18 +43,18 @@ from tilewright.halide.schedulers.learned.term_counts import TERMS
 from tilewright.shapes import naming
 
 Array: TypeAlias = npt.NDArray[np.float64]
-SCHEMA = 2
+SCHEMA = 3
 FILE = "cost_model_cpu.json"
 # Members of the ensemble; trees per member, their depth, the learning rate, the least labels per
-# leaf, the share of labels per tree, and that of features per split. Chosen for a file of about
-# 200 kB.
+# leaf, the share of labels per tree, and the number of features per split. Chosen for a file of
+# about 200 kB.
 MEMBERS = 6
 TREES = 70
 DEPTH = 3
 RATE = 0.08
 LEAF = 8
 SUBSAMPLE = 0.6
-FEATURES = 0.4
+FEATURES = 25
 DIGITS = 5  # significant digits of stored numbers
 
 
@@ -309,6 +310,7 @@ def fitted(
     *,
     seed: int = 0,
     members: int = MEMBERS,
+    centred: bool = True,
 ) -> CorrectionModel:
     """Return a correction fitted to labels; all pipelines have equal weight.
 
@@ -319,6 +321,7 @@ def fitted(
         names: the names of the features.
         seed: the seed of the ensemble.
         members: the number of members.
+        centred: subtract the mean of each pipeline's targets before fitting.
 
     Raises:
         TilewrightError: scikit-learn is not installed.
@@ -331,7 +334,8 @@ def fitted(
         ) from error
     of = np.asarray(groups)
     pipelines = sorted(set(groups))
-    centred = targets - np.array([targets[of == group].mean() for group in groups])
+    if centred:
+        targets = targets - np.array([targets[of == group].mean() for group in groups])
     rng = np.random.default_rng(seed)
     found = []
     for member in range(members):
@@ -345,10 +349,10 @@ def fitted(
             learning_rate=RATE,
             min_samples_leaf=LEAF,
             subsample=SUBSAMPLE,
-            max_features=FEATURES,
+            max_features=min(FEATURES, rows.shape[1]),
             init="zero",
             random_state=seed + member,
         )
-        model.fit(rows[used], centred[used], sample_weight=weight[used])
+        model.fit(rows[used], targets[used], sample_weight=weight[used])
         found.append(BoostedTrees.of(list(model.estimators_[:, 0]), RATE, DEPTH))
     return CorrectionModel(tuple(names), tuple(found))

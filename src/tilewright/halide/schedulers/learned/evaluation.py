@@ -36,6 +36,9 @@ PRIOR_NAMES = (
     *(f"prior {term}" for term in TERMS),
     *(f"term {term.name}" for term in LINEAR_TERMS),
 )
+# The inputs of the correction of single schedules: those features, and their differences from the
+# features of the analytic schedule of the same pipeline.
+CHANGE_NAMES = (*PRIOR_NAMES, *(f"change of {name}" for name in PRIOR_NAMES))
 # Smaller shares of the analytic model's time are not distinguished.
 LEAST_SHARE = 2.0**-6
 # Maximum nodes in the expressions of a stage with its inlined Funcs; larger ones are not costed.
@@ -54,6 +57,15 @@ class Prior:
         ratio = math.log(self.seconds * clock_hz / float(found.roofline[0]))
         shares = np.log2(np.maximum(found.terms[0] / (self.seconds * clock_hz), LEAST_SHARE))
         return np.concatenate([found.rows[:1], [[ratio, *self.shares, *shares]]], axis=1)
+
+
+def with_changes(rows: Array, analytic: Array) -> Array:
+    """Return the features of `CHANGE_NAMES`, shape (N, 2 F).
+
+    `rows` has the features of `PRIOR_NAMES`, shape (N, F), and `analytic` those of the analytic
+    schedule, shape (1, F) or (N, F).
+    """
+    return np.concatenate([rows, rows - analytic], axis=1)
 
 
 @dataclass(eq=False)
@@ -119,6 +131,11 @@ class Evaluator:
             return features(self.nest(schedule, factors), self.model, self._features)
         except UNKNOWN:
             return None
+
+    def row(self, schedule: Schedule, clock_hz: float) -> Array | None:
+        """Return the features of `PRIOR_NAMES`, shape (1, F); None if sizes are unknown."""
+        prior, found = self.prior(schedule), self.features(schedule)
+        return None if prior is None or found is None else prior.with_features(found, clock_hz)
 
     def prior(self, schedule: Schedule) -> Prior | None:
         """Return the analytic model's prediction; None if sizes cannot be determined."""

@@ -45,6 +45,7 @@ from tilewright.halide.schedulers.learned.beam_search import (
 )
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
 from tilewright.halide.schedulers.learned.scheduler import planned_state
+from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -118,6 +119,8 @@ class Residuals:
 class MeasuredSearch:
     """Proposes schedules to measure and learns from their times.
 
+    `analytic` is the analytic schedule (see `BeamSearch`), by default the best of `plan`.
+
     Proposals are reproducible: they depend on the seed and the measurements only. `effort` sets the
     number of moves drawn per batch.
     """
@@ -126,13 +129,16 @@ class MeasuredSearch:
     model: LearnedModel = field(default_factory=shipped)
     seed: int = 0
     effort: Effort = EXPANSION
+    analytic: Schedule | None = None
     measured: list[tuple[State, float | None]] = field(default_factory=list)
     _proposed: dict[Schedule, State] = field(default_factory=dict)
     _closed: set[Hashable] = field(default_factory=set)  # structures that are not proposed again
 
     def __post_init__(self) -> None:
         """Prepare the search."""
-        self.search = BeamSearch(self.task, self.model, self.effort, self.seed)
+        if self.analytic is None and self.model.schedules.members:
+            self.analytic = plan(self.task)[0].schedule
+        self.search = BeamSearch(self.task, self.model, self.effort, self.seed, self.analytic)
 
     def tell(self, schedule: Schedule, seconds: float | None) -> None:
         """Add the measured time of a schedule in seconds; None if it failed."""

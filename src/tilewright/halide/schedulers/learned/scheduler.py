@@ -71,7 +71,7 @@ def plan_learned(
         return plan_released(task, k=k)
     analytic = plan(task, k=max(k, SEEDS))
     starts = {exact_size(each.schedule): each for each in analytic}
-    search = BeamSearch(task, model or shipped(), effort or Effort(), seed)
+    search = BeamSearch(task, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
     states = search.run([*starts, naive(task)])
     best = states[0] if states else None
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.

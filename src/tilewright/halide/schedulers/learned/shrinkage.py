@@ -3,9 +3,9 @@
 A correction fitted to few pipelines may order the schedules of other pipelines worse than the
 predicted time alone. Each candidate weight is rated on pipelines that the correction was not fitted
 to, by the loss from ordering pairs of schedules: the share of the differences in (logarithmic) time
-between the schedules of a pipeline that fall on pairs in the wrong order. The smallest weight is
-chosen whose mean loss is within one standard error of the least (the one-standard-error rule of
-Breiman et al. 1984); 0 means that the predicted time is not corrected.
+between the schedules of a pipeline that fall on pairs in the wrong order. The weight with the
+least mean loss is chosen, or 0 (the predicted time is not corrected) if its loss is within one
+standard error of the least (the one-standard-error rule of Breiman et al. 1984).
 
 | symbol | meaning | shape, unit |
 |---|---|---|
@@ -38,6 +38,7 @@ class Training:
     groups: Sequence[str]
     families: Sequence[str]
     names: Sequence[str]
+    centred: bool = True
 
     def only(self, used: npt.NDArray[np.bool_]) -> Training:
         """Return the labels where `used` (booleans) is true."""
@@ -48,11 +49,14 @@ class Training:
             [group for group, keep in zip(self.groups, used, strict=True) if keep],
             [family for family, keep in zip(self.families, used, strict=True) if keep],
             self.names,
+            self.centred,
         )
 
     def model(self, seed: int) -> CorrectionModel:
         """Return the correction fitted to all labels, at full weight."""
-        return fitted(self.rows, self.targets, self.groups, self.names, seed=seed)
+        return fitted(
+            self.rows, self.targets, self.groups, self.names, seed=seed, centred=self.centred
+        )
 
 
 def shrunk(labels: Training, seed: int = 0) -> CorrectionModel:
@@ -103,13 +107,14 @@ def misordering(costs: Array, times: Array) -> float:
 
 
 def chosen_weight(losses: Array) -> float:
-    """Return the smallest of `WEIGHTS` whose mean loss is within one standard error of the least.
+    """Return the weight of `WEIGHTS` with the least mean loss, if it is clearly better than none.
 
-    The standard error is that of the difference to the best weight over pipelines.
+    Otherwise 0: if the loss without a correction is within one standard error of the least. The
+    standard error is that of the difference over pipelines.
     """
     if len(losses) < 2:
         return 0.0
     best = int(np.argmin(losses.mean(axis=0)))
-    worse = losses - losses[:, [best]]
-    error = worse.std(axis=0, ddof=1) / np.sqrt(len(losses))
-    return WEIGHTS[int(np.argmax(worse.mean(axis=0) <= error))]
+    worse = losses[:, 0] - losses[:, best]
+    error = worse.std(ddof=1) / np.sqrt(len(losses))
+    return WEIGHTS[best] if worse.mean() > error else 0.0

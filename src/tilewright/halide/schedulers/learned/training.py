@@ -31,10 +31,11 @@ from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
-from tilewright.halide.schedulers.learned.evaluation import Evaluator
+from tilewright.halide.schedulers.learned.evaluation import Evaluator, with_changes
 from tilewright.halide.schedulers.learned.linear_model import fitted_coefficients
 from tilewright.halide.schedulers.learned.shrinkage import misordering
 from tilewright.halide.schedulers.learned.term_counts import TERM_COUNT, TERMS
+from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import CpuMachine, machine_to_dict
 from tilewright.records import MeasurementRecord, Records
@@ -165,6 +166,7 @@ def labels_of(name: str, task: Task, records: Records, model: LearnedModel) -> L
     cpu = model_of(machine, constants)
     evaluator = Evaluator(task.algorithm, cpu)
     terms, times, priors, corrections = [], [], [], []
+    analytic = evaluator.row(exact_size(plan(task)[0].schedule), cpu.clock_hz)
     for record in _measured(task, records):
         try:
             schedule = exact_size(from_data(record.configuration["schedule"], task.algorithm))
@@ -177,7 +179,8 @@ def labels_of(name: str, task: Task, records: Records, model: LearnedModel) -> L
         times.append(math.log(record.measurement.median))
         priors.append(math.log(prior.seconds))
         row = prior.with_features(seen, cpu.clock_hz)
-        corrections.append(float(model.schedules.correction(row).mean[0]))
+        changes = with_changes(row, row if analytic is None else analytic)
+        corrections.append(float(model.schedules.correction(changes).mean[0]))
     return Labels(
         name,
         np.array(terms).reshape(-1, TERM_COUNT),
