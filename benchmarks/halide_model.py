@@ -188,11 +188,10 @@ class Labels:
 
         base = linear if array else (self.prior + linear) / 2
         families = [program_of(group) for group in self.groups]
-        targets = self.times - base
+        targets, rows = self.times - base, self.inputs(array)
         if array:
-            return Training(self.inputs(array), targets, base, self.groups, families, NAMES)
+            return Training(rows, targets, base, self.groups, families, NAMES)
         targets = targets - targets[self.analytic]
-        rows = self.inputs(array)
         return Training(rows, targets, base, self.groups, families, CHANGE_NAMES, centred=False)
 
     def inputs(self, array: bool) -> Any:

@@ -21,6 +21,8 @@ from tilewright.tuning.space.space import Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Score: TypeAlias = Callable[[Array], Array]
+# The nearest values of a numeric parameter with more of them that are neighbours.
+NEAREST = 12
 
 
 def log_expected_improvement(mean: Array, variance: Array, best: float) -> Array:
@@ -50,7 +52,7 @@ def local_search(
     starts: Array,
     *,
     steps: int = 20,
-    most: int = 12,
+    most: int = NEAREST,
 ) -> tuple[Array, Array]:
     """Climb from each start to a local optimum: no one-parameter neighbour scores higher.
 

@@ -16,12 +16,12 @@ values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.tuning.bayes.acquisition import Score
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.gp import Priors
 from tilewright.tuning.settings import Settings
@@ -39,11 +39,19 @@ _LONGER = 3.0
 _CHANGED = 20
 # Configurations, best first, from which candidates differ; the chance halves from each to the next.
 _LEADERS = 5
+# One of this many candidates is uniform; the others are near a leader.
+UNIFORM = 3
 
 
 def has_many(encoder: Encoder, settings: Settings) -> bool:
     """Return whether more parameters vary than `Settings.many`."""
     return encoder.varying > settings.many
+
+
+def priors_of(encoder: Encoder, settings: Settings) -> Priors:
+    """Return the priors of the settings, `scaled` if there are many parameters."""
+    many = has_many(encoder, settings)
+    return scaled(settings.priors, len(encoder.labels)) if many else settings.priors
 
 
 def scaled(priors: Priors, blocks: int) -> Priors:
@@ -88,7 +96,7 @@ def mutants(space: Space, rng: np.random.Generator, leaders: Array, drawn: Array
 def sampled_climbs(
     space: Space,
     rng: np.random.Generator,
-    score: Callable[[Array], Array],
+    score: Score,
     here: Array,
     drawn: Array,
     *,

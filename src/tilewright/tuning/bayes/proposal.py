@@ -8,11 +8,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.tuning.bayes.acquisition import local_search, log_expected_improvement
+from tilewright.tuning.bayes.acquisition import (
+    NEAREST,
+    local_search,
+    log_expected_improvement,
+)
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.feasibility import FeasibilityForest, fit_feasibility
 from tilewright.tuning.bayes.gp import Posterior
-from tilewright.tuning.bayes.many import has_many, mutants, sampled_climbs
+from tilewright.tuning.bayes.many import UNIFORM, has_many, mutants, sampled_climbs
 from tilewright.tuning.bayes.surrogate import (
     Surrogate,
     fit_surrogate,
@@ -294,9 +298,8 @@ def _candidates(
     many = has_many(score.encoder, settings)
     sampled = drawn
     if many:
-        # a third of the candidates stay uniform
-        whole = len(drawn) // 3
-        sampled = np.concatenate([drawn[:whole], mutants(space, rng, leaders, drawn[whole:])])
+        uniform, rest = drawn[: len(drawn) // UNIFORM], drawn[len(drawn) // UNIFORM :]
+        sampled = np.concatenate([uniform, mutants(space, rng, leaders, rest)])
     scores = score(sampled)
     if not settings.local_search:
         return sampled, scores
@@ -306,7 +309,7 @@ def _candidates(
     if many:
         begun = np.concatenate([starts, leaders[:1]])
         met, climbed = sampled_climbs(space, rng, score, begun, drawn)
-        near = space.neighbours(leaders[0], 12)
+        near = space.neighbours(leaders[0], NEAREST)
         met, climbed = np.concatenate([met, near]), np.concatenate([climbed, score(near)])
     else:
         met, climbed = local_search(space, score, np.concatenate([starts, leaders[:3]]))

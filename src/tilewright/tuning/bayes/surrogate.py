@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
-from tilewright.tuning.bayes.many import has_many, scaled
+from tilewright.tuning.bayes.many import has_many, priors_of
 from tilewright.tuning.settings import Settings
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -167,8 +167,7 @@ def fit_surrogate(
     refit = fresh or count < 2 * _EVERY_FIT or count % 3 == 0
     hyper = Hyperparameters(np.array(theta))
     if refit or len(theta) != len(encoder.labels) + 2:
-        many = has_many(encoder, settings)
-        priors = scaled(settings.priors, len(encoder.labels)) if many else settings.priors
+        priors = priors_of(encoder, settings)
         likelihood = MarginalLikelihood(points, outputs, encoder.blocks, priors, extra_noise)
         hyper = fit(
             likelihood,
@@ -177,7 +176,7 @@ def fit_surrogate(
             draws=8 if fresh else 0,
             starts=1 if theta else 3,
             iterations=25 if fresh else 8,
-            equal=many,
+            equal=has_many(encoder, settings),
         )
     posterior = Posterior(points, outputs, encoder.blocks, hyper, extra_noise)
     return Fitted(posterior, tuple(float(t) for t in hyper.theta))

@@ -26,7 +26,7 @@ from scipy.special import ndtr
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
-from tilewright.tuning.bayes.many import has_many, scaled
+from tilewright.tuning.bayes.many import has_many, priors_of
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.parameters import Integer, Ordinal, Parameter, Real
@@ -400,8 +400,7 @@ def _source(
         return None
     standard = (outputs - outputs.mean()) / spread
     points = encoder(codes)
-    priors = scaled(settings.priors, len(encoder.labels)) if many else settings.priors
-    likelihood = MarginalLikelihood(points, standard, encoder.blocks, priors)
+    likelihood = MarginalLikelihood(points, standard, encoder.blocks, priors_of(encoder, settings))
     hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25, equal=many)
     posterior = Posterior(points, standard, encoder.blocks, hyper)
     return SourcePosterior(

@@ -32,12 +32,7 @@ from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Schedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel
-from tilewright.halide.schedulers.learned.evaluation import (
-    PRIOR_NAMES,
-    Evaluator,
-    Prior,
-    with_changes,
-)
+from tilewright.halide.schedulers.learned.evaluation import PRIOR_NAMES, Evaluator, Prior
 from tilewright.halide.schedulers.learned.moves import (
     Move,
     Reshape,
@@ -196,9 +191,8 @@ class BeamSearch:
         row = functools.cache(partial(self._row, schedule, prior, found))
         base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
         mean = spread = 0.0
-        if self.model.schedules.members and self._reference is not None:
-            changes = with_changes(row(), self._reference)
-            mean, spread = (float(each[0]) for each in self.model.schedules.correction(changes))
+        if self.model.schedules.members:
+            mean, spread = self.model.correction(row(), self._reference)
         score = base + mean + self.effort.caution * spread
         seconds = math.exp(base + mean)
         state = State(schedule, seconds, spread, score, math.exp(base), row, moves)

@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.schedulers.learned.evaluation import with_changes
 from tilewright.halide.schedulers.learned.part_features import NestFeatures
 from tilewright.halide.schedulers.learned.term_counts import TERMS
 from tilewright.shapes import naming
@@ -228,6 +229,17 @@ class LearnedModel:
         }
         total = max(sum(cycles.values()), 1.0)
         return {name: each / total for name, each in cycles.items()}
+
+    def correction(self, row: Array, analytic: Array | None) -> tuple[float, float]:
+        """Return the mean and the standard deviation of a schedule's correction.
+
+        `row` has its features, and `analytic` those of the analytic schedule of its pipeline, both
+        of shape (1, `len(PRIOR_NAMES)`). Without the latter, nothing is corrected.
+        """
+        if analytic is None or not self.schedules.members:
+            return 0.0, 0.0
+        mean, spread = self.schedules.correction(with_changes(row, analytic))
+        return float(mean[0]), float(spread[0])
 
     def mean(self, prior: float, found: NestFeatures | None, clock_hz: float) -> float:
         """Return the logarithm of a schedule's seconds before the correction.

@@ -31,7 +31,7 @@ from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
-from tilewright.halide.schedulers.learned.evaluation import Evaluator, with_changes
+from tilewright.halide.schedulers.learned.evaluation import Evaluator
 from tilewright.halide.schedulers.learned.linear_model import fitted_coefficients
 from tilewright.halide.schedulers.learned.shrinkage import misordering
 from tilewright.halide.schedulers.learned.term_counts import TERM_COUNT, TERMS
@@ -179,8 +179,7 @@ def labels_of(name: str, task: Task, records: Records, model: LearnedModel) -> L
         times.append(math.log(record.measurement.median))
         priors.append(math.log(prior.seconds))
         row = prior.with_features(seen, cpu.clock_hz)
-        changes = with_changes(row, row if analytic is None else analytic)
-        corrections.append(float(model.schedules.correction(changes).mean[0]))
+        corrections.append(model.correction(row, analytic)[0])
     return Labels(
         name,
         np.array(terms).reshape(-1, TERM_COUNT),
