@@ -14,6 +14,7 @@ from tilewright.errors import TilewrightError
 
 REFERENCES = "references"
 PEERS = "peers.jsonl"
+DRAWS = "draws-*.pickle"
 # Of the records' database, these are only there while a process has it open.
 LEFT = ("-wal", "-shm", ".partial")
 
@@ -48,7 +49,7 @@ def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
         folder: the campaign's.
         path: an archive that `write` made elsewhere; one that does not exist is ignored.
         prepared: what ``--prepare`` made. Its peers' schedules are taken where the campaign
-            has none of its own.
+            has none of its own, and its random schedules likewise.
 
     Raises:
         TilewrightError: the archive cannot be read, or there is nothing at `prepared`.
@@ -66,6 +67,12 @@ def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
         return
     if not prepared.is_dir():
         raise TilewrightError(f"there is no folder {prepared}: make it with --prepare")
-    source, own = prepared / PEERS, folder / PEERS
-    if source.exists() and not own.exists():
-        shutil.copyfile(source, own)
+    for source in prepared_files(prepared):
+        if not (folder / source.name).exists():
+            shutil.copyfile(source, folder / source.name)
+
+
+def prepared_files(prepared: Path) -> list[Path]:
+    """What ``--prepare`` has made, without the references."""
+    peers = prepared / PEERS
+    return [*([peers] if peers.exists() else []), *sorted(prepared.glob(DRAWS))]

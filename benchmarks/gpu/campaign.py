@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import common
-from gpu import archive, halide_peers, halide_references
+from gpu import archive, halide_peers, halide_references, halide_samples
 from gpu.pieces import Piece, Setting, all_pieces, all_results
 from gpu.state import State
 from support import recording_cuda
@@ -59,9 +59,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=500.0, help="for this go (500)")
     parser.add_argument("--piece", action="append", default=[], help="a name or number: only this")
     parser.add_argument("--list", action="store_true", help="what there is, and what is done")
-    parser.add_argument(
-        "--prepare", action="store_true", help="peers' schedules and references, without a GPU"
-    )
+    parser.add_argument("--prepare", action="store_true", help="whatever can be made without a GPU")
     parser.add_argument(
         "--machine", metavar="NAME", help="the GPU to --prepare for (see tilewright machine --list)"
     )
@@ -162,12 +160,13 @@ def keep(args: argparse.Namespace, setting: Setting) -> None:
 
 
 def prepare(setting: Setting) -> None:
-    """Make what needs no GPU: references, then the peers' schedules.
+    """Make what needs no GPU: references, random schedules, then the peers' schedules.
 
     A kill loses what was under way; run it again to go on.
     """
     setting.out.mkdir(parents=True, exist_ok=True)
     print(f"references: {halide_references.compute_all(setting)}", flush=True)
+    print(f"draws: {halide_samples.draw_all(setting)} new", flush=True)
     for line in halide_peers.search_all(setting)["searched"]:
         print(line)
 

@@ -15,21 +15,22 @@ from typing import Any
 
 import common
 from gpu.halide_peers import schedules, task_of
+from gpu.halide_plans import K, plans
 from gpu.pieces import Setting
 from gpu.roofline import least_work
 from tilewright.halide.comparison import peer_variant, source_of
-from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, trace
+from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, traces
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.prediction import with_prediction
-from tilewright.halide.schedulers.registry import naive, plan
+from tilewright.halide.schedulers.registry import naive
 from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
 from tilewright.measure import Finals, Measurement
 from tilewright.records import Records
 
 ROUNDS = 15
-K = 5
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
+LEARNED, UNCALIBRATED = "learned", "one shot, default constants"
 # More than Halide's runtime allows by default.
 REGISTERS = 255
 PEERS = ("Li2018", "Anderson2021", "Anderson2021, as published")
@@ -39,7 +40,8 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     """One program's row. Raises `RuntimeError` where no schedule of ours ran."""
     module = common.example(name)
     task = task_of(name, setting)
-    planned = plan(task, k=K, constants=setting.constants)
+    made = plans(name, setting)
+    planned = made.ours
     known = partial(with_prediction, task=task, constants=setting.constants)
     searched = schedules(task, setting)
     with (
@@ -69,6 +71,12 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
             chosen = best.planned
             ours.append(Variant(chosen.schedule, target=task.target, name=TOP))
         field += ours
+        if made.learned is not None:
+            field.append(Variant(made.learned.schedule, target=task.target, name=LEARNED))
+        alike = made.uncalibrated is None or made.uncalibrated.schedule == planned[0].schedule
+        if made.uncalibrated is not None and not alike:
+            schedule = made.uncalibrated.schedule
+            field.append(Variant(schedule, target=task.target, name=UNCALIBRATED))
         if setting.machine.api == "cuda":
             field += [
                 replace(one, name=f"{one.name}, {REGISTERS} registers", max_registers=REGISTERS)
@@ -76,8 +84,10 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
             ]
         finals = session.finals(field, ROUNDS, seconds=setting.rounds_seconds)
         traced = {
-            variant.name: launches(known(one), *trace(session, variant))
-            for variant, one in zip(ours, (planned[0], chosen), strict=False)
+            variant.name: launches(known(one), *found)
+            for variant, one, found in zip(
+                ours, (planned[0], chosen), traces(session, ours), strict=False
+            )
         }
     entries: dict[str, Any] = {
         peer: {"status": s.status, "message": s.message, "search_seconds": s.cpu_seconds}
@@ -88,6 +98,10 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     require_ours(name, entries)
     if TOP not in entries:
         entries[TOP] = entries[ONESHOT]
+    if made.failure:
+        entries[LEARNED] = {"status": "failed", "message": made.failure}
+    if alike and made.uncalibrated is not None:
+        entries[UNCALIBRATED] = entries[ONESHOT]
     return {
         "program": name,
         "entries": entries,
@@ -164,15 +178,21 @@ def ratios(finals: Finals, entries: dict[str, Any]) -> dict[str, Any]:
     best = min(running, key=lambda p: entries[p]["seconds"], default=None)
     keys = {candidate.key for candidate in finals.candidates}
     found: dict[str, Any] = {"best_peer": best}
-    for ours, label in ((ONESHOT, "oneshot"), (TOP, "top")):
-        own = ours if ours in keys else ONESHOT
-        for other, against in ((best, "best_peer"), (HAND, "hand"), (NAIVE, "naive")):
-            ok = "seconds" in entries[ours] and "seconds" in entries.get(other or "", {})
-            found[f"{label}_vs_{against}"] = None
-            if other is not None and ok:
-                interval = finals.ratio_interval(other, own)
-                found[f"{label}_vs_{against}"] = interval.estimate
-                found[f"{label}_vs_{against}_interval"] = [interval.low, interval.high]
+    compared = [
+        (ours, label, other, against)
+        for ours, label in ((ONESHOT, "oneshot"), (TOP, "top"), (LEARNED, "learned"))
+        for other, against in ((best, "best_peer"), (HAND, "hand"), (NAIVE, "naive"))
+    ]
+    compared.append((LEARNED, "learned", ONESHOT, "oneshot"))
+    compared.append((ONESHOT, "calibrated", UNCALIBRATED, "uncalibrated"))
+    for ours, label, other, against in compared:
+        found[f"{label}_vs_{against}"] = None
+        if other is not None and all("seconds" in entries.get(e, {}) for e in (ours, other)):
+            # Where two schedules are the same, only the first one was timed.
+            first, second = (key if key in keys else ONESHOT for key in (other, ours))
+            interval = finals.ratio_interval(first, second)
+            found[f"{label}_vs_{against}"] = interval.estimate
+            found[f"{label}_vs_{against}_interval"] = [interval.low, interval.high]
     return found
 
 
@@ -196,8 +216,13 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
         "oneshot_vs_hand": common.geometric_mean(column("oneshot_vs_hand")),
         "hand_written": len(column("top_vs_hand")),
         "top_vs_naive": common.geometric_mean(column("top_vs_naive")),
+        "learned_vs_best_peer": common.geometric_mean(column("learned_vs_best_peer")),
+        "learned_vs_hand": common.geometric_mean(column("learned_vs_hand")),
+        "learned_vs_oneshot": common.geometric_mean(column("learned_vs_oneshot")),
+        "calibrated_vs_uncalibrated": common.geometric_mean(column("calibrated_vs_uncalibrated")),
         "peer_failures": failures(PEERS),
         "our_failures": failures((ONESHOT, TOP)),
+        "learned_failures": failures((LEARNED,)),
         "launch_mismatches": sum(t["mismatches"] for t in traced if not t["failure"]),
         "of_roofline": common.geometric_mean(column("of_roofline")),
         "bytes_per_second": device and device["bytes_per_second"],

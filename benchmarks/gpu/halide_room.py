@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any
 
 import common
-from gpu import halide_compare, halide_peers, halide_references, halide_samples, roofline
+from gpu import (
+    halide_compare,
+    halide_peers,
+    halide_plans,
+    halide_references,
+    halide_samples,
+    roofline,
+)
 from gpu.pieces import Piece, Setting
 
 # Seconds of a comparison: six to nine schedules built on several cores, then timed in rounds.
@@ -17,6 +24,7 @@ COMPARE_SECONDS = 60.0
 SAMPLES_SECONDS = 55.0
 PROGRAMS_PER_PIECE = 6
 REFERENCES_SECONDS = 90.0
+PLANS_SECONDS = 90.0
 PEERS_SECONDS = 520.0
 
 
@@ -27,6 +35,7 @@ def pieces(setting: Setting) -> list[Piece]:
     is up, all programs have about equally many.
     """
     found = [Piece("halide references", REFERENCES_SECONDS, halide_references.compute_all)]
+    found.append(Piece("halide plans", PLANS_SECONDS, halide_plans.plan_all))
     found += [
         Piece(f"halide {name}", COMPARE_SECONDS, partial(halide_compare.compare, name))
         for name in sorted(setting.programs, key=lambda name: -worth(name, setting))

@@ -1,7 +1,9 @@
 """Random legal schedules of a program, timed: what a learned model can be trained on.
 
-``training.jsonl.gz`` gets one line a schedule: the schedule itself, the model's view of every
-kernel, how it was drawn, and how it did. A line before has the pipeline's bytes.
+Drawing them takes as long as measuring them, so ``--prepare`` draws the first rounds, with the
+default constants of the model. ``training.jsonl.gz`` gets one line a schedule: the schedule itself,
+the model's view of every kernel, how it was drawn, and how it did. A line before has the pipeline's
+bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ import base64
 import contextlib
 import gzip
 import json
+import os
+import pickle
 import time
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +35,54 @@ from tilewright.measure import Timing
 TIMING = Timing(min_samples=5, max_samples=20, seconds=0.2, precision=0.01)
 # Samples per program in a round.
 PER_ROUND = 25
+# Rounds that --prepare draws.
+PREPARED_ROUNDS = 2
 # Seconds kept at the end of a piece for what is under way.
 SPARE = 10.0
+
+
+def draw_all(setting: Setting) -> int:
+    """Draw the first rounds of all programs into the campaign's folder; gives how many are new."""
+    wanted = [
+        (name, number, setting)
+        for number in range(PREPARED_ROUNDS)
+        for name in setting.programs
+        if not draws_path(name, number, setting).exists()
+    ]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(_draw_into, *zip(*wanted, strict=True)) if wanted else ())
+    return len(wanted)
+
+
+def _draw_into(name: str, number: int, setting: Setting) -> None:
+    path = draws_path(name, number, setting)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(pickle.dumps(list(_new_draws(name, number, setting))))
+    partial.replace(path)
+
+
+def _new_draws(name: str, number: int, setting: Setting) -> Iterator[Sample]:
+    task = task_of(name, setting)
+    wanted = min(PER_ROUND, setting.samples - number * PER_ROUND)
+    for sample in sample_gpu(
+        task.algorithm, setting.machine, wanted, seed=number, constants=setting.constants
+    ):
+        planned = with_prediction(sample.planned, task, setting.constants)
+        yield replace(sample, planned=planned)
+
+
+def draws(name: str, number: int, setting: Setting) -> Iterator[Sample]:
+    """Yield a round's schedules of a program: those that were prepared, else new ones."""
+    path = draws_path(name, number, setting)
+    if path.exists():
+        yield from pickle.loads(path.read_bytes())[: setting.samples - number * PER_ROUND]
+    else:
+        yield from _new_draws(name, number, setting)
+
+
+def draws_path(name: str, number: int, setting: Setting) -> Path:
+    """The file of a round's schedules of a program."""
+    return setting.out / f"draws-{name}-{number}.pickle"
 
 
 def measure(names: Sequence[str], number: int, setting: Setting) -> list[dict[str, Any]]:
@@ -64,16 +115,12 @@ def _one(name: str, number: int, setting: Setting, deadline: float) -> dict[str,
     drawn: dict[str, Sample] = {}
     statuses: Counter[str] = Counter()
 
-    def variants() -> Any:
-        wanted = min(PER_ROUND, setting.samples - number * PER_ROUND)
-        for sample in sample_gpu(
-            task.algorithm, setting.machine, wanted, seed=number, constants=setting.constants
-        ):
+    def variants() -> Iterator[Variant]:
+        for sample in draws(name, number, setting):
             if time.monotonic() > deadline:
                 return
             label = f"sample {number}.{sample.index}"
-            planned = with_prediction(sample.planned, task, setting.constants)
-            drawn[label] = replace(sample, planned=planned)
+            drawn[label] = sample
             yield Variant(sample.planned.schedule, target=task.target, name=label)
 
     path = setting.out / "training.jsonl.gz"
@@ -129,7 +176,8 @@ def repair(path: Path) -> None:
 def line(name: str, number: int, sample: Sample, measured: Measured) -> dict[str, Any]:
     """One schedule with what is known of it.
 
-    `cost` is the search's, in its own unit; `predicted` and `seconds` are seconds.
+    `cost` is the search's, in its own unit; `predicted` and `seconds` are seconds. Schedules that
+    were drawn by ``--prepare`` have their cost and prediction with the default constants.
     """
     measurement = measured.measurement
     return {

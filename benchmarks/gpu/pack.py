@@ -31,15 +31,15 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from gpu.archive import PEERS, REFERENCES  # noqa: E402
+from gpu.archive import REFERENCES, prepared_files  # noqa: E402
 
 # Of Halide's wheel: headers, tools, samples, static libraries.
 UNUSED_FOLDERS = frozenset(["include", "bin", "share", "cmake"])
 UNUSED_SUFFIXES = frozenset([".a", ".h", ".hpp"])
 # What the machine usually has.
 USUALLY_THERE = ("numpy", "scipy")
-ALSO = ("halide", "flatbuffers", "psutil", "threadpoolctl", "rich", "markdown-it-py", "mdurl",
-        "pygments")  # fmt: skip
+ALSO = ("halide", "flatbuffers", "lazy-loader", "packaging", "psutil", "threadpoolctl", "rich",
+        "markdown-it-py", "mdurl", "pygments")  # fmt: skip
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 # Not carried: other machines' results and pieces, what the campaign has no use for.
 LEFT = frozenset([".work", "results", "data", "__pycache__"])
@@ -148,8 +148,8 @@ def pack_prepared(prepared: Path, into: Path, most_bytes: int) -> tuple[int, int
     target = into / "prepared"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    if (prepared / PEERS).exists():
-        shutil.copy(prepared / PEERS, target / PEERS)
+    for file in prepared_files(prepared):
+        shutil.copy(file, target / file.name)
     kept, used = 0, 0
     for size, name, data in sorted(packed):
         if used + size > most_bytes:

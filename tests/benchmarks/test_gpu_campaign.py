@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_pieces_are_short_and_ordered_by_worth(tmp_path):
     assert [piece.name for piece in pieces] == [
         "device",
         "halide references",
+        "halide plans",
         "halide harris",  # one of the peers has a schedule for it
         "halide max_filter",
         "halide samples 1.1",
@@ -59,7 +61,7 @@ def test_pieces_are_short_and_ordered_by_worth(tmp_path):
     ]
     assert [piece.name for piece in pieces if piece.essential] == ["device"]
     assert all(piece.seconds <= 90 for piece in pieces if piece.name != "halide peers")
-    assert len(all_pieces(setting(tmp_path, samples=0))) == 7
+    assert len(all_pieces(setting(tmp_path, samples=0))) == 8
 
 
 def test_models_rank_what_was_measured_of_patterns(tmp_path):
@@ -217,6 +219,43 @@ def test_prepared_pieces_are_taken_along(tmp_path):
     assert sorted(p.name for p in packed.iterdir()) == ["peers.jsonl", "small.tar.xz"]
     archive.begin(tmp_path / "out", None, packed)
     assert (tmp_path / "out" / "peers.jsonl").read_text() == "{}\n"
+
+
+def test_plans_are_kept_for_their_constants(tmp_path, monkeypatch):
+    from gpu import halide_plans
+    from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+
+    given = setting(tmp_path, programs=("blur",))
+    assert halide_plans.plan_all(given) == {"planned": ["blur"], "failed": {}}
+    kept = halide_plans.plans("blur", given)
+    assert kept.uncalibrated is None
+    assert kept.learned is not None
+    assert len(kept.ours) == halide_plans.K
+    asked = []
+    monkeypatch.setattr(halide_plans, "made", lambda name, setting: asked.append(name))
+    assert halide_plans.plans("blur", given) == kept
+    assert not asked
+    halide_plans.plans("blur", replace(given, constants=GpuConstants()))
+    assert asked == ["blur"]
+
+
+def test_random_schedules_are_drawn_before_or_when_they_are_needed(tmp_path):
+    from gpu import archive, halide_samples
+
+    given = setting(tmp_path / "prepared", programs=("blur",))
+    given.out.mkdir()
+
+    def drawn(given):
+        # The features hold NaN.
+        return [each.planned.schedule for each in halide_samples.draws("blur", 0, given)]
+
+    now = drawn(given)
+    assert halide_samples.draw_all(given) == halide_samples.PREPARED_ROUNDS
+    assert halide_samples.draw_all(given) == 0
+    assert drawn(given) == now
+    archive.begin(tmp_path / "out", None, given.out)
+    fewer = setting(tmp_path / "out", programs=("blur",), samples=2)
+    assert drawn(fewer) == now[:2]
 
 
 def test_a_comparison_without_any_time_is_not_a_result(tmp_path, monkeypatch):

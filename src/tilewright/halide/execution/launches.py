@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tilewright.halide.execution.profiling import printed
 from tilewright.halide.execution.runner import Runner
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import GroupReport
-from tilewright.measure import Candidate, Timing, measure_all
+from tilewright.measure import Candidate, Measurement, Timing, measure_all
 
 _BUILDER = "tilewright.halide.execution.launches:Traced"
 _TIMING = Timing(warmup=1, min_samples=3, max_samples=5, seconds=1.0, sample_seconds=0.0,
@@ -106,20 +106,37 @@ class Traced(Runner):
 
 def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
     """Return (launches of a variant on the device, reason if there are none)."""
-    made = session.prepare().candidate(variant)
-    builder = _BUILDER
-    candidate = Candidate(builder, made.payload, f"launches of {variant.name}", made.env)
-    for _, measurement in measure_all(
-        [candidate],
-        limits=session.limits,
-        timing=_TIMING,
-        workers=session.workers,
-        deadline=session.deadline,
-    ):
-        launches = measurement.details.get("launches", [])
-        why = "" if measurement.ok else f"{measurement.status}: {measurement.message}"
-        return [Launched.from_json(item) for item in launches], why
-    return [], "the time limit was reached"
+    (found,) = traces(session, [variant])
+    return found
+
+
+def traces(session: Session, variants: Sequence[Variant]) -> list[tuple[list[Launched], str]]:
+    """Return the result of `trace` for each variant; all are built at once."""
+    problem = session.prepare()
+    candidates = []
+    for variant in variants:
+        made = problem.candidate(variant)
+        key = f"launches of {variant.name}"
+        candidates.append(Candidate(_BUILDER, made.payload, key, made.env))
+    # Candidates of different variants may be equal, so they are told apart by identity.
+    found = {
+        id(candidate): _launches_in(measurement)
+        for candidate, measurement in measure_all(
+            candidates,
+            limits=session.limits,
+            timing=_TIMING,
+            workers=session.workers,
+            deadline=session.deadline,
+        )
+    }
+    missing: tuple[list[Launched], str] = ([], "the time limit was reached")
+    return [found.get(id(candidate), missing) for candidate in candidates]
+
+
+def _launches_in(measurement: Measurement) -> tuple[list[Launched], str]:
+    launches = measurement.details.get("launches", [])
+    why = "" if measurement.ok else f"{measurement.status}: {measurement.message}"
+    return [Launched.from_json(item) for item in launches], why
 
 
 def kernel_of(group: GroupReport, launches: Iterable[Launched]) -> list[Launched]:
