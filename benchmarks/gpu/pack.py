@@ -148,8 +148,9 @@ def pack_prepared(prepared: Path, into: Path, most_bytes: int) -> tuple[int, int
     target = into / "prepared"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for file in prepared_files(prepared):
-        shutil.copy(file, target / file.name)
+    with tarfile.open(target / "others.tar.xz", "w:xz", preset=6) as tar:
+        for file in prepared_files(prepared):
+            tar.add(file, file.name)
     kept, used = 0, 0
     for size, name, data in sorted(packed):
         if used + size > most_bytes:

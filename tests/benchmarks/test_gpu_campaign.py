@@ -216,8 +216,13 @@ def test_prepared_pieces_are_taken_along(tmp_path):
     (prepared / "peers.jsonl").write_text("{}\n")
     assert pack.pack_prepared(prepared, tmp_path / "packed", 2000) == (1, 1)
     packed = tmp_path / "packed" / "prepared"
-    assert sorted(p.name for p in packed.iterdir()) == ["peers.jsonl", "small.tar.xz"]
-    archive.begin(tmp_path / "out", None, packed)
+    assert sorted(p.name for p in packed.iterdir()) == ["others.tar.xz", "small.tar.xz"]
+    unpacked = tmp_path / "unpacked"
+    for file in packed.iterdir():
+        with tarfile.open(file) as tar:
+            tar.extractall(unpacked)
+    assert (unpacked / "references" / "small" / "0.npy").exists()
+    archive.begin(tmp_path / "out", None, unpacked)
     assert (tmp_path / "out" / "peers.jsonl").read_text() == "{}\n"
 
 
