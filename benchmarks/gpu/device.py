@@ -33,6 +33,7 @@ SMALL_LAUNCHES = 4
 PASSES = 16
 STEPS = 1 << 14
 SMALL_STEPS = 64
+LINE_BYTES = 128  # of the second cache (CUDA C++ Programming Guide)
 PROBES_AT_ONCE = 3
 
 
@@ -51,6 +52,8 @@ def all_probes(machine: GpuMachine, small: bool) -> dict[str, Probe]:
     half = 1 << max(int(np.log2(machine.l2_bytes / 2 / 4)), 12)  # half of the second cache
     links = 1 << 12 if small else 1 << int(np.ceil(np.log2(4 * machine.l2_bytes / 4)))
     steps = SMALL_STEPS if small else STEPS
+    # Every run visits the same places: twice as many lines as the second cache holds.
+    far = SMALL_STEPS if small else max(STEPS, 2 * machine.l2_bytes // LINE_BYTES)
     warps = machine.sms * probes.WARP
     found = [
         Probe("copy", {"size": large}),
@@ -58,7 +61,7 @@ def all_probes(machine: GpuMachine, small: bool) -> dict[str, Probe]:
         Probe("launches", {"size": SMALL_LAUNCHES if small else LAUNCHES}),
         Probe("second_cache", {"size": 1 << 12 if small else half, "passes": PASSES}),
         Probe("dependent", {"size": warps, "steps": steps}),
-        Probe("chase", {"size": links, "steps": steps}, {"input": partial(cycle, links)}),
+        Probe("chase", {"size": links, "steps": far}, {"input": partial(cycle, links)}),
         Probe(
             "shared_chase", {"size": warps, "steps": steps}, {"input": partial(cycle, probes.TABLE)}
         ),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import halide as hl
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,8 +10,11 @@ from hypothesis import strategies as st
 from random_schedules import schedules
 from scheduled_pipelines import PIPELINES, imported
 
+from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.loop_ranges import part_of
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
+from tilewright.halide.frontend.given import read_schedule
+from tilewright.halide.frontend.source import serialized
 from tilewright.halide.ir.algorithm import Span
 from tilewright.halide.ir.nest import default_stage
 from tilewright.halide.ir.schedule import (
@@ -171,3 +175,22 @@ def test_part_of_is_the_iteration_at_a_fraction_of_a_loop():
     extents = np.array([1.0, 10.0, np.inf])
     assert part_of(0.0, extents).tolist() == [0.0, 0.0, 0.0]
     assert part_of(1.0, extents).tolist() == [0.0, 9.0, np.inf]
+
+
+def test_an_extent_promised_of_each_production_does_not_bound_the_whole():
+    x, xo, xi = (hl.Var(name) for name in ("x", "xo", "xi"))
+    made, copied, output = (hl.Func(name) for name in ("made", "copied", "output"))
+    made[x] = hl.cast(hl.Float(32), x)
+    copied[x] = made[x] + made[x + 1]
+    output[x] = copied[x] * 2.0
+    output.set_estimates([(0, 64)])
+    made.compute_root()
+    output.compute_root().split(x, xo, xi, 8)
+    copied.compute_at(output, xo).bound_extent(x, 8)
+    read = read_schedule(serialized(hl.Pipeline(output)))
+    nest = ScheduledNest(nest_analysis(read.algorithm, read.schedule), read.schedule)
+    boxes = {read.algorithm.funcs[i].name: required.box for (i, _), required in nest.whole.items()}
+    assert boxes["made"] == (Interval(0.0, 64.0),)
+    assert boxes["copied"] == (Interval(0.0, 63.0),)
+    inside = nest.touched_by(nest.structure.root.productions[-1])
+    assert inside["copied"] == (Interval(0.0, 63.0),)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
-from tilewright.halide.analysis.loop_ranges import Ranges
+from tilewright.halide.analysis.loop_ranges import Ranges, floor
 from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
+from tilewright.halide.ir.schedule import DimensionBounds
 from tilewright.halide.ir.schedule import Mapping as LoopMapping
 
 
@@ -119,3 +120,30 @@ def bounded(nest: StageNest, box: Box) -> Box:
         Interval(float(spans[arg].min), float(spans[arg].max)) if arg in spans else part
         for arg, part in zip(nest.func.args, box, strict=True)
     )
+
+
+def widened(bounds: Sequence[DimensionBounds], box: Box, produced: bool = True) -> Box:
+    """Return the box of a Func after widening it as the schedule's `DimensionBounds` say.
+
+    Args:
+        bounds: The bounds.
+        box: The box.
+        produced: Whether one production computes the box; otherwise several ones in loops compute
+            it together, and the extents, which are promised of each, do not apply.
+    """
+    if not bounds:
+        return box
+    parts = list(box)
+    for bound in bounds:
+        low, high = parts[bound.dimension]
+        unit = float(bound.modulus)
+        if bound.extent and produced:
+            high = low + bound.extent - 1.0
+        if unit > 1 and bound.remainder is not None:
+            offset = float(bound.remainder)
+            low = floor((low - offset) / unit) * unit + offset
+            high = floor((high + unit - offset) / unit) * unit + offset - 1.0
+        elif unit > 1:
+            high = low + floor((high - low + unit) / unit) * unit - 1.0
+        parts[bound.dimension] = Interval(low, high)
+    return tuple(parts)

@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.loop_ranges import Ranges, floor, larger
-from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize
+from tilewright.halide.analysis.nest_parts import Allocation, Boxes, Context, LoopSize, widened
 from tilewright.halide.analysis.nest_structure import Production, StageKey, StageNest
 from tilewright.halide.analysis.windows import ExactWindow, folded_extents
 from tilewright.halide.ir.schedule import FuncSchedule, Fuse, Split
@@ -216,7 +216,7 @@ def storage(nest: ScheduledNest, i: int, touched: Box) -> tuple[Box, tuple[Bound
     """Return the box allocated for the touched part of a Func, and its extents in memory."""
     entry = nest.structure.entries[i]
     func = nest.analysis.view.algorithm.funcs[i]
-    box = nest.widened(i, _bounded_storage(func.bounds, func.args, touched))
+    box = widened(entry.bounds, _bounded_storage(func.bounds, func.args, touched))
     order = entry.storage_order or tuple(range(len(box)))
     extents = [box[d].extent for d in order]
     for dim in entry.storage:

@@ -53,6 +53,7 @@ from tilewright.halide.analysis.nest_parts import (
     Required,
     bounded,
     definition_env,
+    widened,
 )
 from tilewright.halide.analysis.nest_structure import (
     Body,
@@ -244,6 +245,7 @@ class ScheduledNest:
                 iteration computes, not what it requires.
         """
         found = dict(boxes)
+        produced = {production.func for production in body.productions}
         reads: dict[StageKey, dict[str, Box]] = {}
         # An earlier stage of a Func has the readers of the later ones, and more.
         unions: dict[int, Box | None] = {}
@@ -271,31 +273,12 @@ class ScheduledNest:
                 shared = found[last].box
                 pure = self._pure[key[0]]
                 box = tuple(shared[d] if pure[d] else box[d] for d in range(len(box)))
-            box = self.widened(key[0], bounded(nest, box))
+            promised = self.structure.entries[key[0]].bounds
+            box = widened(promised, bounded(nest, box), key[0] in produced)
             if sliding and key[0] in sliding:
                 box = sliding[key[0]].computed(box)
             found[key] = Required(box, self._reductions[key])
         return found
-
-    def widened(self, func: int, box: Box) -> Box:
-        """Return the box of a Func after widening it as `DimensionBounds` says."""
-        bounds = self.structure.entries[func].bounds
-        if not bounds:
-            return box
-        parts = list(box)
-        for bound in bounds:
-            low, high = parts[bound.dimension]
-            unit = float(bound.modulus)
-            if bound.extent:
-                high = low + bound.extent - 1.0
-            if unit > 1 and bound.remainder is not None:
-                offset = float(bound.remainder)
-                low = floor((low - offset) / unit) * unit + offset
-                high = floor((high + unit - offset) / unit) * unit + offset - 1.0
-            elif unit > 1:
-                high = low + floor((high - low + unit) / unit) * unit - 1.0
-            parts[bound.dimension] = Interval(low, high)
-        return tuple(parts)
 
     @cached_property
     def unmodelled(self) -> tuple[str, ...]:
