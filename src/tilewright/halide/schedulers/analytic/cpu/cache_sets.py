@@ -47,14 +47,14 @@ def most_rows(
             steps = load.strides.get(loop)
             if load.indirect or not steps or not across(load, steps, innermost):
                 continue
-            distances = _distances(analysis, load.callee)
-            apart = sum(a * b for a, b in zip(steps, distances, strict=False))
+            between = distances(analysis, load.callee)
+            apart = sum(a * b for a, b in zip(steps, between, strict=False))
             rows = rows_that_stay(abs(apart), model)
             found[d] = min(found.get(d, rows), rows)
     return tuple(found.items())
 
 
-def _distances(analysis: Analysis, name: str) -> list[float]:
+def distances(analysis: Analysis, name: str) -> list[float]:
     """Return the stride of each dimension of a Func or input, in bytes."""
     size = float(analysis.element_bytes.get(name, SEARCH.unknown_bytes))
     found = []
@@ -75,7 +75,18 @@ def rows_that_stay(apart: float, model: CpuModel) -> int:
     - 4160 bytes apart: 512, the whole cache.
     """
     c = model.constants
-    way = int(c.way_bytes)
-    shared = math.gcd(int(apart), way) if apart else way
-    sets = max(way // max(shared, int(c.line_bytes)), 1)
-    return max(int(model.l1_bytes) // way, 1) * sets
+    return lines_that_stay(apart, model.l1_bytes, c.way_bytes, c.line_bytes)
+
+
+def lines_that_stay(apart: float, size: float, way: float, line: float) -> int:
+    """Return how many lines at distances of `apart` bytes a cache holds.
+
+    Args:
+        apart: the distance, in bytes.
+        size: the size of the cache, in bytes.
+        way: the size of one of its ways, in bytes.
+        line: the size of a line, in bytes.
+    """
+    shared = math.gcd(int(apart), int(way)) if apart else int(way)
+    sets = max(int(way) // max(shared, int(line)), 1)
+    return max(int(size) // int(way), 1) * sets

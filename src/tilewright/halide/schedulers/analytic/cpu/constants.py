@@ -35,6 +35,9 @@ class CpuConstants:
     l2_bytes: float = constant(256 * 1024, BYTES, "chosen: the smallest in use since 2008")
     l3_bytes: float = constant(8 * 2**20, BYTES, "chosen: that of a desktop with four cores")
     way_bytes: float = constant(4096.0, BYTES, "a way of the first cache of x86-64: a page")
+    l2_ways: float = constant(
+        8.0, COUNT, "the second cache of Zen 1 to 4; 16 or 20 in later cores and servers of Intel"
+    )
     line_bytes: float = constant(64.0, BYTES, "a cache line of x86-64 and most Arm cores")
     least_vector_bytes: int = constant(16, BYTES, "SSE2 and NEON, part of every 64-bit machine")
     registers: int = constant(16, COUNT, "vector registers of AVX2 (Intel SDM, volume 1, 14)")
@@ -245,6 +248,17 @@ class CpuConstants:
     )
     loop_cycles: float = constant(0.4, "cycles per block", "chosen: unrolled by LLVM")
 
+    # --- panels -------------------------------------------------------------------------------
+    far_line_cycles: float = constant(
+        8.0,
+        "cycles per line",
+        "measured: a product of 1536 x 1536 x 2560 floats with and without panels, Zen 3, AVX2",
+    )
+    copied_line_cycles: float = constant(
+        4.0, "cycles per line", "chosen: two loads and two stores of 32 bytes"
+    )
+    panel_l2_share: float = constant(0.5, RATIO, "chosen: the other operand streams through it")
+
     # --- inlining -----------------------------------------------------------------------------
     round_trips: float = constant(
         2.0, "transfers per value", "chosen: a value computed at root is written and read"
@@ -297,6 +311,10 @@ class CpuSearch(UnknownSizes):
     close_block: float = constant(
         1.25, RATIO, "chosen: alternatives cost at most a quarter more than the best"
     )
+    panel_tasks: int = constant(
+        2, "tasks per core", "measured: as `far_line_cycles`; 8 take 15% longer, 1 the same or 10%"
+    )
+    least_panel_share: float = constant(0.1, RATIO, "chosen: time saved of that of the group")
 
     # --- tiles --------------------------------------------------------------------------------
     untiled_extent: int = constant(8, "elements", "chosen: tiling shorter loops gains nothing")

@@ -29,6 +29,7 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
+from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
@@ -363,7 +364,12 @@ class _Searches:
         self.results.setdefault(schedule, (policy, costs, grouping))
         if policy.memory_weight != 1.0:
             costs, grouping = unweighted(costs, grouping, model_of(self.machine, self.constants))
-        self.found.offer(reported(schedule, grouping, costs))
+        planned = reported(schedule, grouping, costs)
+        packed = with_panels(planned, costs, grouping)
+        if packed is not None:
+            self.results.setdefault(packed.schedule, (policy, costs, grouping))
+            self.found.offer(packed)
+        self.found.offer(planned)
         return costs
 
 
