@@ -87,18 +87,25 @@ def pytest_unconfigure(config):
 
 # The files that take longest, begun first: no process is left alone with one at the end.
 LONGEST = (
-    "halide/gpu/test_scheduler.py",
-    "halide/test_scaling.py",
+    "docs/test_long_documents.py",
     "docs/test_documents.py",
-    "examples/test_examples_b.py",
+    "halide/gpu/test_scheduler.py",
     "halide/test_several_sizes.py",
+    "halide/test_scaling.py",
+    "halide/gpu/test_splitting.py",
+    "halide/test_session.py",
     "benchmarks/test_gpu_campaign.py",
+    "examples/test_examples_b.py",
     "examples/test_tutorials.py",
     "halide/test_random_schedules.py",
-    "halide/test_session.py",
     "halide/test_clones.py",
     "halide/test_importer.py",
     "examples/test_examples_a.py",
+    "halide/gpu/test_sliding_kernels.py",
+    "halide/gpu/test_points_of_members.py",
+    "prediction/test_isolated_collecting.py",
+    "cli/test_cli_predict.py",
+    "docs/test_site.py",
 )
 
 

@@ -34,6 +34,21 @@ NEEDS = ("gpu", "network", "quiet machine")
 # Seconds that a command may take on a machine under load; none takes more than ten of CPU.
 LIMIT_SECONDS = 900
 
+# Pages that take long and share no line with others: they run in a file of tests of their own,
+# so that another process can take them.
+LONG_PAGES = ("docs/learned-scheduler.md", "docs/patterns.md", "docs/prediction.md")
+PAGES = (
+    "README.md",
+    "docs/exit-codes.md",
+    "docs/halide.md",
+    *LONG_PAGES,
+    *sorted(
+        str(path.relative_to(ROOT))
+        for folder in ("tutorials", "howto")
+        for path in (ROOT / "docs" / folder).glob("*.md")
+    ),
+)
+
 _BLOCK = re.compile(
     r"(?P<notes>(?:<!-- \w+: [^>]*-->\n)*)^```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
@@ -92,6 +107,11 @@ def commands(block: Block) -> list[Command]:
         else:
             found[-1] = Command(found[-1].line, f"{found[-1].shown}{line}\n")
     return found
+
+
+def text_of(page: str) -> str:
+    """The text of a page by its path in the repository."""
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
 def clone(folder: Path) -> Path:

@@ -1,27 +1,30 @@
-"""README, tutorials and how-to pages run from top to bottom, as a reader would paste them."""
+"""README, tutorials and how-to pages run from top to bottom, as a reader would paste them.
+
+Those that take long are in test_long_documents.py.
+"""
 
 import re
 import shlex
 from collections import Counter
 
 import pytest
-from documents import NEEDS, ROOT, Block, Ran, Session, blocks, clone, commands, shell_path
+from documents import (
+    LONG_PAGES,
+    NEEDS,
+    PAGES,
+    Block,
+    Ran,
+    Session,
+    blocks,
+    clone,
+    commands,
+    shell_path,
+    text_of,
+)
 
 from tilewright.cli import parser
 
-PAGES = [
-    "README.md",
-    "docs/exit-codes.md",
-    "docs/halide.md",
-    "docs/learned-scheduler.md",
-    "docs/patterns.md",
-    "docs/prediction.md",
-    *sorted(
-        str(path.relative_to(ROOT))
-        for folder in ("tutorials", "howto")
-        for path in (ROOT / "docs" / folder).glob("*.md")
-    ),
-]
+SHORT_PAGES = [page for page in PAGES if page not in LONG_PAGES]
 # Blocks that need what a test has not; a page may not grow more of them unseen.
 LEFT_OUT = {"gpu": 1, "network": 2, "quiet machine": 2}
 
@@ -29,11 +32,7 @@ LEFT_OUT = {"gpu": 1, "network": 2, "quiet machine": 2}
 SEEN: dict[tuple[object, ...], Ran] = {}
 
 
-def text_of(page):
-    return (ROOT / page).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", SHORT_PAGES)
 def test_page_runs_as_pasted(page, tmp_path, monkeypatch):
     folder = clone(tmp_path)
     monkeypatch.chdir(folder)

@@ -1,5 +1,6 @@
 """Reductions with few outputs are split into partial results that fill the GPU."""
 
+import functools
 from dataclasses import replace
 
 import halide as hl
@@ -103,10 +104,21 @@ BUILDERS = {
 }
 
 
+@functools.cache
+def built(name):
+    return BUILDERS[name]()
+
+
+@functools.cache
+def planned_for(name, machine):
+    """The schedule that the search chooses: it is the same for all tests, and takes seconds."""
+    (planned,) = schedule_gpu(built(name), machine)
+    return planned
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_reductions_that_leave_the_gpu_idle_are_split(name):
-    algorithm = BUILDERS[name]()
-    (planned,) = schedule_gpu(algorithm, A100)
+    algorithm, planned = built(name), planned_for(name, A100)
     assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)
     assert not check(planned.schedule, algorithm, Limits(1024, 48 * 1024))
     assert not refusal(planned.schedule, algorithm)
@@ -114,10 +126,9 @@ def test_reductions_that_leave_the_gpu_idle_are_split(name):
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_prediction_decides(name, monkeypatch):
-    algorithm = BUILDERS[name]()
-    (ours,) = schedule_gpu(algorithm, A100)
+    ours = planned_for(name, A100)
     monkeypatch.setattr(scheduler, "SHAPES", ())
-    (without,) = schedule_gpu(algorithm, A100)
+    (without,) = schedule_gpu(built(name), A100)
     assert not any(isinstance(entry, Factored) for entry in without.schedule.clones)
     assert ours.cost < without.cost
 
@@ -176,8 +187,7 @@ def test_a_pipeline_that_is_split_already_is_left_as_it_is():
 @pytest.mark.opencl
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_answers_are_right(name):
-    algorithm = BUILDERS[name]()
-    (planned,) = schedule_gpu(algorithm, TIMED)
+    algorithm, planned = built(name), planned_for(name, TIMED)
     assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)
     assert not check(planned.schedule, algorithm, LIMITS)
     assert_right(algorithm, planned.schedule)
@@ -212,8 +222,7 @@ def test_every_shape_is_right_at_any_size(build, width, height, shape):
 @pytest.mark.opencl
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (37, 5), (255, 700), (1500, 33)])
 def test_other_sizes_than_those_expected_are_right(width, height):
-    algorithm = whole()
-    (planned,) = schedule_gpu(algorithm, TIMED)
+    algorithm, planned = built("sum"), planned_for("sum", TIMED)
     assert planned.schedule.clones
     pixels = np.random.default_rng(0).integers(0, 9, (height, width)).astype(np.float32)
     name = algorithm.parameters[0].name
