@@ -123,12 +123,11 @@ def _panel(group: Group, plan: CpuPlan, costs: CpuCosts) -> Panel | None:
         return None
     guest = group.members[0]
     nest = costs.nested.get(guest)
-    block = costs.block(output, 0)
     args = costs.analysis.view.by_name[output].args
-    plain = nest is not None and nest.host == output and nest.whole is None
-    if not plain or len(args) != 2 or block.vector != 0 or block.row != 1:
+    if nest is None or nest.host != output or nest.whole is not None or len(args) != 2:
         return None
-    operand = _operand(guest, costs)
+    block = costs.block(output, 0)
+    operand = _operand(guest, costs) if (block.vector, block.row) == (0, 1) else None
     return None if operand is None else _worth(operand, group, plan, block, costs)
 
 
@@ -179,7 +178,8 @@ def _worth(
     region = costs.analysis.regions[group.output]
     width, rows = (finite(interval.extent) for interval in region)
     element = operand.load.type.bytes
-    apart = distances(costs.analysis, operand.load.callee)[1]
+    # The distance of neighbours in each dimension: there are two, as the load has two strides.
+    _, apart = distances(costs.analysis, operand.load.callee) or (0.0, 0.0)
     lines = operand.steps * math.ceil(block.width * element / c.line_bytes)
     stay = lines_that_stay(apart, model.l2_bytes, model.l2_bytes / c.l2_ways, c.line_bytes)
     size = operand.steps * block.width * element
