@@ -30,14 +30,14 @@ import itertools
 import json
 import pickle
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import common
-from gpu_time_model import LEAST, family, log_correlation, spearman
+from gpu_time_model import LEAST, family, held_out, log_correlation, spearman
 
 Data = dict[str, Any]
 Array = np.ndarray[Any, Any]
@@ -72,8 +72,16 @@ def _compared(found: Data, folder: Path, device: Data) -> Iterator[Data]:
     from tilewright.halide.schedulers.registry import naive
 
     name, entries = found["program"], found["entries"]
+    gpu = machine(device)
     setting = Setting(
-        folder, machine(device).halide_target, machine(device), False, (), 0.0, 0, 0.0
+        out=folder,
+        target=gpu.halide_target,
+        machine=gpu,
+        small=False,
+        programs=(name,),
+        peer_seconds=0.0,
+        samples=0,
+        rounds_seconds=0.0,
     )
     task = task_of(name, setting)
     plans = pickle.loads((folder / f"plans-{name}.pickle").read_bytes())
@@ -194,18 +202,6 @@ def observed(rows: Sequence[Data], gpu: Any) -> tuple[list[Any], list[float]]:
     return found, network
 
 
-def held_out(found: Sequence[Any], gpu: Any, group: Callable[[str], str]) -> Array:
-    """Seconds predicted for each schedule by constants fitted without its group."""
-    from tilewright.halide.schedulers.analytic.gpu.fitting import fitted
-
-    result = np.zeros(len(found))
-    for name in dict.fromkeys(group(one.program) for one in found):
-        inside = [i for i, one in enumerate(found) if group(one.program) == name]
-        chosen = fitted([one for one in found if group(one.program) != name], gpu)
-        result[inside] = seconds([found[i] for i in inside], gpu, chosen)
-    return result
-
-
 def seconds(found: Sequence[Any], gpu: Any, constants: Any) -> Array:
     """Predicted seconds."""
     from tilewright.halide.schedulers.analytic.gpu.fitting import predicted_cycles
@@ -292,8 +288,8 @@ def main() -> None:
     predictions = {
         "shipped": seconds(found, gpu, shipped),
         "probed": seconds(found, gpu, dataclasses.replace(shipped, **device["constants"])),
-        "program_out": held_out(found, gpu, lambda program: program),
-        "family_out": held_out(found, gpu, family),
+        "program_out": held_out(found, lambda program: program, gpu, shipped) / gpu.clock_hz,
+        "family_out": held_out(found, family, gpu, shipped) / gpu.clock_hz,
         "fitted_to_all": seconds(found, gpu, best),
         "network": rated,
     }

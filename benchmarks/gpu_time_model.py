@@ -144,16 +144,25 @@ def issued_by_threads(work: Any) -> float:
 # --- figures --------------------------------------------------------------------------------------
 
 
-def held_out(found: Sequence[Any], group: Callable[[str], str]) -> np.ndarray[Any, Any]:
-    """Cycles predicted for each record by constants fitted without its group."""
-    from tilewright.halide.schedulers.analytic.gpu.fitting import fitted, predicted_cycles
+def held_out(
+    found: Sequence[Any], group: Callable[[str], str], gpu: Any, start: Any
+) -> np.ndarray[Any, Any]:
+    """Cycles on a GPU predicted for each record by constants fitted without its group.
+
+    `start` has the constants that are not fitted.
+    """
+    from tilewright.halide.schedulers.analytic.gpu.fitting import (
+        PRIORS,
+        fitted,
+        predicted_cycles,
+    )
 
     predicted = np.zeros(len(found))
     for name in dict.fromkeys(group(one.program) for one in found):
         inside = [i for i, one in enumerate(found) if group(one.program) == name]
         others = [one for one in found if group(one.program) != name]
-        chosen = fitted(others, machine(), constants()) if others else priors()
-        known = predicted_cycles([found[i] for i in inside], machine(), chosen)
+        chosen = fitted(others, gpu, start) if others else dataclasses.replace(start, **PRIORS)
+        known = predicted_cycles([found[i] for i in inside], gpu, chosen)
         predicted[inside] = known
     return predicted
 
@@ -281,8 +290,8 @@ def main() -> None:
     found = observed(rows + later)
     best = fitted(found, machine(), constants())
     predictions: dict[str, Any] = {
-        "program_out": held_out(found, lambda program: program),
-        "family_out": held_out(found, family),
+        "program_out": held_out(found, lambda program: program, machine(), constants()),
+        "family_out": held_out(found, family, machine(), constants()),
         "fitted_to_all": predicted_cycles(found, machine(), best),
         "shipped": predicted_cycles(found, machine(), constants()),
         "unfitted": predicted_cycles(found, machine(), priors()),

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import pickle
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,11 @@ def plan_all(setting: Setting) -> dict[str, Any]:
     Raises:
         RuntimeError: no program is planned.
     """
-    known = replace(setting, deadline=float("inf"))
     failed: dict[str, str] = {}
     cores = len(os.sched_getaffinity(0))
     # New processes: a fork of this one would inherit an initialised CUDA driver.
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
-        jobs = {name: pool.submit(_keep, name, known) for name in setting.programs}
+        jobs = {name: pool.submit(_keep, name, setting) for name in setting.programs}
         for name, job in jobs.items():
             error = job.exception()
             if error is not None:

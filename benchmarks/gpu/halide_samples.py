@@ -1,9 +1,9 @@
 """Random legal schedules of a program, timed: what a learned model can be trained on.
 
 Drawing them takes as long as measuring them, so ``--prepare`` draws the first rounds, with the
-default constants of the model. ``training.jsonl.gz`` gets one line a schedule: the schedule itself,
-the model's view of every kernel, how it was drawn, and how it did. A line before has the pipeline's
-bytes.
+default constants of the model. ``training.jsonl.gz`` gets one line per schedule: the schedule
+itself, the model's view of every kernel, how it was drawn, and how it did. A line before has the
+pipeline's bytes.
 """
 
 from __future__ import annotations

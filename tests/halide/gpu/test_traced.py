@@ -4,7 +4,13 @@ import pytest
 from patience import PATIENT
 from test_scheduler import SMALL_GPU, example
 
-from tilewright.halide.execution.launches import Launched, kernel_of, parse, seconds_by_group, trace
+from tilewright.halide.execution.launches import (
+    Launched,
+    kernel_of,
+    parse,
+    seconds_by_group,
+    traces,
+)
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import GroupReport
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
@@ -55,7 +61,8 @@ def test_a_schedule_launches_what_the_model_says():
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)
     target = planned.schedule.target
     with Session(algorithm, targets=[target], limits=PATIENT) as session:
-        launches, failure = trace(session, Variant(planned.schedule, target=target, name="it"))
+        variant = Variant(planned.schedule, target=target, name="it")
+        ((launches, failure),) = traces(session, [variant])
     assert failure == ""
     predicted = Counter((g.blocks, g.threads, g.shared_bytes) for g in planned.groups if g.threads)
     assert Counter((x.blocks, x.threads, x.shared_bytes) for x in launches) == predicted

@@ -104,21 +104,18 @@ class Traced(Runner):
         return {"launches": launches}
 
 
-def trace(session: Session, variant: Variant) -> tuple[list[Launched], str]:
-    """Return (launches of a variant on the device, reason if there are none)."""
-    (found,) = traces(session, [variant])
-    return found
-
-
 def traces(session: Session, variants: Sequence[Variant]) -> list[tuple[list[Launched], str]]:
-    """Return the result of `trace` for each variant; all are built at once."""
+    """Return (launches on the device, reason if there are none) of each variant.
+
+    All variants are built at once.
+    """
     problem = session.prepare()
     candidates = []
     for variant in variants:
         made = problem.candidate(variant)
         key = f"launches of {variant.name}"
         candidates.append(Candidate(_BUILDER, made.payload, key, made.env))
-    # Candidates of different variants may be equal, so they are told apart by identity.
+    # By identity: two variants may have equal candidates.
     found = {
         id(candidate): _launches_in(measurement)
         for candidate, measurement in measure_all(
