@@ -190,7 +190,8 @@ def test_an_extent_promised_of_each_production_does_not_bound_the_whole():
     read = read_schedule(serialized(hl.Pipeline(output)))
     nest = ScheduledNest(nest_analysis(read.algorithm, read.schedule), read.schedule)
     boxes = {read.algorithm.funcs[i].name: required.box for (i, _), required in nest.whole.items()}
-    assert boxes["made"] == (Interval(0.0, 64.0),)
-    assert boxes["copied"] == (Interval(0.0, 63.0),)
+    # Halide numbers a name that another Func of the process has.
+    assert boxes[made.name()] == (Interval(0.0, 64.0),)
+    assert boxes[copied.name()] == (Interval(0.0, 63.0),)
     inside = nest.touched_by(nest.structure.root.productions[-1])
-    assert inside["copied"] == (Interval(0.0, 63.0),)
+    assert inside[copied.name()] == (Interval(0.0, 63.0),)

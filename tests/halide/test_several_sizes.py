@@ -107,11 +107,15 @@ def test_every_size_is_right(name):
     assert requirements(planned(name).schedule, task(name).algorithm) == ()
 
 
-ON_CUDA = ["stencils", "pyramid", "two_outputs", "row_sums", "product"]
+ON_CUDA = ["pyramid", "two_outputs", "row_sums"]
+LONG_ON_CUDA = ["stencils", "product"]
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [(n, "host") for n in PIPELINES] + [(n, "cuda") for n in ON_CUDA]
+    ("name", "target"),
+    [(n, "host") for n in PIPELINES]
+    + [(n, "cuda") for n in ON_CUDA]
+    + [pytest.param(n, "cuda", marks=pytest.mark.thorough) for n in LONG_ON_CUDA],
 )
 def test_every_pipeline_has_nests_for_every_size(name, target):
     asked, found = task(name, target), planned(name, target)

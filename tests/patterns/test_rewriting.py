@@ -412,7 +412,9 @@ def test_memory_chooses_where_results_are():
     assert not any(map(spaces, explored(long, memory=("private",), families=())))
 
 
-@pytest.mark.parametrize("name", ["asum", "gemv", "harris", "softmax"])
+@pytest.mark.parametrize(
+    "name", ["asum", "gemv", pytest.param("harris", marks=pytest.mark.thorough), "softmax"]
+)
 def test_every_kernel_of_explored_gpu_programs_has_threads(name):
     """Stored stages are kernels of their own; only a last reduction may have one thread."""
     build = LINEAR_ALGEBRA.get(name) or APPLICATIONS[name]

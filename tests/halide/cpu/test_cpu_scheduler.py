@@ -130,7 +130,9 @@ def run(algorithm: Any, schedule: Schedule) -> list[np.ndarray]:
     return [np.array(np.asarray(output)) for output in outputs]
 
 
-@pytest.mark.parametrize("size", [(128, 96), (67, 45)], ids=str)
+@pytest.mark.parametrize(
+    "size", [pytest.param((128, 96), marks=pytest.mark.thorough), (67, 45)], ids=str
+)
 @pytest.mark.parametrize(
     "build", [stencils, scan_and_histogram, transposing, vertical, rows_counted]
 )

@@ -223,7 +223,7 @@ def likes(name, more_than):
     return CorrectionModel(names, (tree,))
 
 
-@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize("auto", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_the_analytic_schedule_also_comes_first_if_the_search_has_changed_its_sizes(auto):
     """The search keeps one state per structure: here not that of the analytic sizes."""
     made = task(11)
