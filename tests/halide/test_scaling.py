@@ -16,10 +16,10 @@ from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 
-NETWORK = 16, 44
+NETWORK = 12, 30
 # Shorter chains become a single kernel, longer ones several. From 64 Funcs on, some are computed in
 # tiles, whose extents have to be bounded over all output sizes before a schedule is printed.
-CHAIN = 64, 160
+CHAIN = 64, 112
 # Branches end in one Func that reads half of all; the work for it is bounded from 64 Funcs on.
 WIDE = 80, 160
 

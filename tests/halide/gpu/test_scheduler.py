@@ -160,7 +160,7 @@ def test_fusion_is_chosen_where_the_model_finds_it_cheaper():
     assert nested.groups[0].shared_bytes == 0
 
 
-@pytest.mark.parametrize("name", ["k40c", "pocl"])
+@pytest.mark.parametrize("name", [pytest.param("k40c", marks=pytest.mark.thorough), "pocl"])
 def test_launches_respect_the_machine(name):
     machine = gpu(name)
     for mode in ("nested", "overlapped"):

@@ -201,7 +201,7 @@ def test_the_answers_are_right(name):
 
 
 @pytest.mark.opencl
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @given(
     build=st.sampled_from(
         (

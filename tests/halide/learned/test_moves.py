@@ -68,7 +68,7 @@ def answers(made, state, folder):
 
 
 @settings(
-    max_examples=6,
+    max_examples=3,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Variable
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
@@ -73,10 +74,12 @@ def plan_learned(
     starts = {exact_size(each.schedule): each for each in analytic}
     search = BeamSearch(task, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
     states = search.run([*starts, naive(task)])
-    best = states[0] if states else None
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
     present = search.costed(exact_size(analytic[0].schedule))
-    states = _ranked(states, present, search.model)
+    copied = _copies(analytic[0].schedule, task.algorithm)
+    comparable = [s for s in states if copied <= _copies(s.schedule, task.algorithm)]
+    best = comparable[0] if comparable else None
+    states = _ranked(states, present, comparable, search.model)
     chosen = Chosen(task.algorithm)
     origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
@@ -104,14 +107,45 @@ def plan_learned(
     return found
 
 
-def _ranked(states: list[State], own: State | None, model: LearnedModel) -> list[State]:
-    """Return the states, best first; the analytic one before those without the needed gain."""
+def _copies(schedule: Schedule, algorithm: Algorithm) -> set[int]:
+    """Return the Funcs that are computed in a loop only to copy an input to other places.
+
+    They are panels (`tilewright.halide.schedulers.analytic.cpu.panels`).
+    """
+    return {
+        entry.func
+        for entry in schedule.funcs
+        if entry.compute.kind == "at"
+        and entry.func < len(algorithm.funcs)
+        and _is_copy(algorithm.funcs[entry.func])
+    }
+
+
+def _is_copy(func: Func) -> bool:
+    """Return whether a Func has the values of an input, point by point."""
+    if len(func.stages) != 1 or len(func.stages[0].values) != 1:
+        return False
+    value = func.stages[0].values[0]
+    if not isinstance(value, Call) or value.kind != "image":
+        return False
+    return func.args == tuple(a.name if isinstance(a, Variable) else "" for a in value.args)
+
+
+def _ranked(
+    states: list[State], own: State | None, comparable: list[State], model: LearnedModel
+) -> list[State]:
+    """Return the states, best first; the analytic one before those without the needed gain.
+
+    Only the gain of states in `comparable` counts. Others lack a copy that the analytic schedule
+    makes. The model sees what a copy costs but not what it saves: cache lines that lie pages apart
+    are fetched again and again, and bytes of traffic do not show that.
+    """
     if own is None:
         return states
     limit = own.score - model.needed_gain
-    others = [state for state in states if state.schedule != own.schedule]
-    better = [state for state in others if state.score < limit]
-    return [*better, own, *(state for state in others if state.score >= limit)]
+    better = [s for s in comparable if s.score < limit and s.schedule != own.schedule]
+    first = {own.schedule, *(state.schedule for state in better)}
+    return [*better, own, *(state for state in states if state.schedule not in first)]
 
 
 def _why(state: State | None, states: list[State], search: BeamSearch) -> Iterator[str]:
