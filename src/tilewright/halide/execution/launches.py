@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.halide.execution.profiling import printed
@@ -51,7 +51,10 @@ class Launched:
 
 
 def parse(lines: Iterable[str]) -> list[Launched]:
-    """Return the launches in the runtime's output, where a time follows each launch."""
+    """Return the launches in the runtime's output, where a time follows each launch.
+
+    A launch has no time if the clock was set back while it ran.
+    """
     found: list[Launched] = []
     inside = False
     for line in lines:
@@ -66,10 +69,9 @@ def parse(lines: Iterable[str]) -> list[Launched]:
         time = _TIME.search(line)
         if inside and time:
             # OpenCL prints the time to look up the kernel first: the last time is the launch's.
-            last = found[-1]
-            found[-1] = Launched(
-                last.kernel, last.blocks, last.threads, last.shared_bytes, float(time[1]) / 1e3
-            )
+            # The runtime reads the time of day, which may be set back in between.
+            seconds = float(time[1]) / 1e3
+            found[-1] = replace(found[-1], seconds=seconds if seconds > 0 else None)
     return found
 
 
