@@ -51,7 +51,6 @@ def test_the_plan_is_the_one_with_the_least_cost(model, planned):
     assert found.schedule == planned[costs.index(min(costs))]
 
 
-@pytest.mark.thorough
 def test_factors_are_tuned_within_the_effort(model, planned):
     untuned = preferred(model, plans=PLANS, starts=0)
     before = model.predictions
@@ -63,7 +62,6 @@ def test_factors_are_tuned_within_the_effort(model, planned):
     assert check(found.schedule, model.task.algorithm, device_limits(model.task)) == []
 
 
-@pytest.mark.thorough
 def test_the_same_task_gives_the_same_schedule(task, model):
     again = PublishedGpuModel(task, model.weights)
     first, second = (preferred(m, plans=2, predictions=10) for m in (model, again))

@@ -1,5 +1,7 @@
 """Operands of products that are copied to panels."""
 
+from dataclasses import replace
+
 import halide as hl
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from tilewright.halide.frontend.source import load
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.any_size import any_size
+from tilewright.halide.schedulers.learned.cost_model import shipped
+from tilewright.halide.schedulers.learned.scheduler import plan_learned
+from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import Cache, CpuMachine
 from tilewright.measure import Timing
 
@@ -66,6 +71,19 @@ def test_the_operand_with_distant_rows_is_copied():
     assert entries[by_name["a_im"]].compute.loop == "v0b"
     assert entries[by_name["total"]].compute.loop == "v1b"
     assert check(plan.schedule, algorithm) == []
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_the_learned_scheduler_keeps_a_panel_whatever_its_model_expects(auto):
+    _, analytic = planned(**SIZES)
+    assert panels(analytic) == ["a"]
+    # Any other schedule comes first that is expected to be faster, however little.
+    bold = replace(shipped(), drift=0.0, residual=0.0)
+    task = make_task(product(**SIZES)[0], machine=MACHINE)
+    found = plan_learned(task, model=bold, auto=auto)
+    copied = {e.func for e in analytic.schedule.funcs if e.compute.kind == "at"}
+    assert len(copied) == 2  # the panel and the sum
+    assert copied <= {e.func for e in found[0].schedule.funcs if e.compute.kind == "at"}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Variable
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.schedulers.analytic.cpu.panels import copied_input
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
@@ -117,18 +118,8 @@ def _copies(schedule: Schedule, algorithm: Algorithm) -> set[int]:
         for entry in schedule.funcs
         if entry.compute.kind == "at"
         and entry.func < len(algorithm.funcs)
-        and _is_copy(algorithm.funcs[entry.func])
+        and copied_input(algorithm.funcs[entry.func]) is not None
     }
-
-
-def _is_copy(func: Func) -> bool:
-    """Return whether a Func has the values of an input, point by point."""
-    if len(func.stages) != 1 or len(func.stages[0].values) != 1:
-        return False
-    value = func.stages[0].values[0]
-    if not isinstance(value, Call) or value.kind != "image":
-        return False
-    return func.args == tuple(a.name if isinstance(a, Variable) else "" for a in value.args)
 
 
 def _ranked(

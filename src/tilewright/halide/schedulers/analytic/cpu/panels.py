@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load
-from tilewright.halide.ir.algorithm import Call, Variable
+from tilewright.halide.ir.algorithm import Call, Func, Variable
 from tilewright.halide.ir.loops import part_of, pure_loop
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import (
@@ -160,14 +160,19 @@ def _reader_of(callee: str, guest: str, costs: CpuCosts) -> str | None:
     view = costs.analysis.view
     algorithm = view.algorithm
     for name in sorted(view.inlined):
-        func = algorithm.by_name[name]
-        value = func.stages[0].values[0]
-        if not isinstance(value, Call) or value.kind != "image" or value.name != callee:
-            continue
-        names = tuple(arg.name if isinstance(arg, Variable) else "" for arg in value.args)
-        if names == func.args and algorithm.consumers[name] == (guest,):
+        copied = copied_input(algorithm.by_name[name])
+        if copied == callee and algorithm.consumers[name] == (guest,):
             return name
     return None
+
+
+def copied_input(func: Func) -> str | None:
+    """Return the input whose values a Func has, point by point; None if it has others."""
+    value = func.stages[0].values[0] if len(func.stages) == 1 and func.extern is None else None
+    if not isinstance(value, Call) or value.kind != "image":
+        return None
+    names = tuple(arg.name if isinstance(arg, Variable) else "" for arg in value.args)
+    return value.name if names == func.args else None
 
 
 def _worth(
