@@ -53,7 +53,9 @@ def simulated(p, arrays, launch=None, known=None):
     [
         None,
         ThreadGrid((poly(1), poly(2), poly(1)), (2, 1, 1)),
-        ThreadGrid((poly(2), poly(1), poly(1)), (4, 3, 1)),
+        pytest.param(
+            ThreadGrid((poly(2), poly(1), poly(1)), (4, 3, 1)), marks=pytest.mark.thorough
+        ),
     ],
     ids=["default", "few", "others"],
 )

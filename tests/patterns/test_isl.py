@@ -115,8 +115,17 @@ def accesses(block, around=()):
             yield s.buffer, s.index, s.guards, around
 
 
-@pytest.mark.parametrize("name", ["jacobi5", "gaussian", "hotspot"])
-@pytest.mark.parametrize("target", ["c", "gpu"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("jacobi5", "c"),
+        ("hotspot", "c"),
+        ("gaussian", "gpu"),
+        ("hotspot", "gpu"),
+        pytest.param("gaussian", "c", marks=pytest.mark.thorough),
+        pytest.param("jacobi5", "gpu", marks=pytest.mark.thorough),
+    ],
+)
 def test_every_access_of_explored_kernels_is_inside_its_array(name, target):
     """Images of the iterations under each index, exactly, where the sizes are numbers."""
     program = STENCILS[name].build(13, 18)

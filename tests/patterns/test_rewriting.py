@@ -108,7 +108,7 @@ ALL_PAIRS = tp.zip2(*SIDES) >> tp.map2(tp.zip >> tp.map(tp.mul) >> tp.reduce(MIN
 
 
 @given(st.sampled_from(sorted(PROGRAMS)), st.lists(st.integers(0, 10_000), max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_derived_programs_mean_the_same(name, choices):
     start = p = PROGRAMS[name]
     arrays = data(start)

@@ -105,7 +105,13 @@ def test_threads_compute_the_right_numbers_without_races(name):
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("name", RISE_KERNELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *list(RISE_KERNELS)[::2],
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in list(RISE_KERNELS)[1::2]),
+    ],
+)
 def test_opencl_runs_configurations(name):
     kernel, arrays = small(name)
     for configuration in (BASE[name], sampled(name)[0]):

@@ -329,7 +329,15 @@ def test_models_in_one_table_predict_what_each_does_alone(limit):
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
-@pytest.mark.parametrize(("terms", "hidden"), [(1, 0), (1, 2), (3, 0), (3, 2)])
+@pytest.mark.parametrize(
+    ("terms", "hidden"),
+    [
+        (1, 0),
+        (3, 2),
+        pytest.param(1, 2, marks=pytest.mark.thorough),
+        pytest.param(3, 0, marks=pytest.mark.thorough),
+    ],
+)
 def test_every_shape_of_a_model_is_compiled_to_what_it_predicts(terms, hidden):
     model = fitted(lambda m, n, k, d1, d2: 1e-6 * m * n * d2)
     model.shape_ = Shape(len(model.inputs_), terms, hidden)

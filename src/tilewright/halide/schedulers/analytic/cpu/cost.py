@@ -53,6 +53,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     crossings,
     value_bytes,
 )
+from tilewright.halide.schedulers.analytic.cpu.storage import TileStorage, tile_storage
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
 
@@ -89,6 +90,7 @@ class CpuCosts:
         self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
         self._bytes: dict[str, float] = {}
+        self.kept_heap = math.inf  # bytes; see `storage`
 
     # --- stages ---------------------------------------------------------------------------
 
@@ -368,7 +370,8 @@ class CpuCosts:
         output = group.output
         tiles, full = regions.tiles, regions.full
         n_tiles = regions.counts.prod(axis=1)
-        held, moved, heap = self._storage(group, regions.held[sliding], len(tiles))
+        slides = sliding is not None
+        held, moved, heap = self._storage(group, regions.held[sliding], len(tiles), slides)
         own = value_bytes(analysis.view.by_name[output].types)
         overhead = self._tile_overhead(group, regions, heap, sliding, deep)
         whole = float(full.prod()) * own
@@ -429,22 +432,20 @@ class CpuCosts:
             total = total + self.stage_cycles(name, stage.index, extents, members)
         return total
 
-    def _storage(self, group: Group, rows: Mapping[str, Box], n: int) -> tuple[Array, Array, Array]:
-        """Return bytes held, bytes moved and allocation cycles of members per tile, each (N,)."""
-        c, analysis = self.model.constants, self.analysis
-        held, moved, heap = np.zeros(n), np.zeros(n), np.zeros(n)
+    def _storage(self, group: Group, rows: Mapping[str, Box], n: int, slides: bool) -> TileStorage:
+        view = self.analysis.view
+        sizes: dict[str, Array] = {}
         for name in group.members[:-1]:
             if name in self.nested or name not in rows:
                 continue
-            size: Bound = float(value_bytes(analysis.view.by_name[name].types))
+            size: Bound = float(value_bytes(view.by_name[name].types))
             for interval in rows[name]:
                 size = size * interval.extent
-            held = held + size
-            moved = moved + c.round_trips * size * len(analysis.view.by_name[name].stages)
-            heap = heap + np.where(size > c.stack_bytes, c.heap_cycles, 0.0)
-            faults = size * c.fault_cycles_per_byte
-            heap = heap + np.where(size > c.fault_threshold, faults, 0.0)
-        return held, moved, heap
+            sizes[name] = np.asarray(size)
+        # The members of a sliding window live as long as the tile.
+        readers = {name: (group.output,) if slides else view.consumers[name] for name in sizes}
+        stages = {name: len(view.by_name[name].stages) for name in sizes}
+        return tile_storage(sizes, n, stages, readers, self.kept_heap, self.model.constants)
 
     def _fetched(self, regions: Regions, held: Array) -> traffic.Traffic:
         """Return bytes of other Funcs and inputs fetched into each cache, over all tiles."""

@@ -32,6 +32,7 @@ from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
 from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
+from tilewright.halide.schedulers.analytic.cpu.storage import kept_bytes
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
@@ -148,33 +149,61 @@ class InliningSearch:
         improved = True
         while improved and self.spent < effort:
             improved = False
-            for name in self._revisions(costs, grouping, inlined):
-                proposal = now ^ 1 << place[name]
+            for names in self._proposals(costs, grouping, inlined):
+                proposal = now
+                for name in names:
+                    proposal ^= 1 << place[name]
                 if proposal in tried or self.spent >= effort:
                     continue
                 tried.add(proposal)
-                readers = costs.analysis.view.consumers.get(name, ())
-                if name not in inlined and hopeless(costs, name, readers):
+                readers = costs.analysis.view.consumers
+                if any(n not in inlined and hopeless(costs, n, readers[n]) for n in names):
                     continue
+                analysis = costs.analysis
+                for name in names:
+                    analysis = analysis.toggled(name)
                 try:
-                    new_costs = self.costs(costs.analysis.toggled(name))
+                    new_costs = self.costs(analysis)
                     new = self.group(new_costs)
                 except TooLarge:
                     continue
-                if self.total(new_costs, new) < SEARCH.least_gain * best and not self._too_large(
-                    new_costs, name
+                if self.total(new_costs, new) < SEARCH.least_gain * best and not any(
+                    self._too_large(new_costs, name) for name in names
                 ):
                     now, costs, grouping = proposal, new_costs, new
                     inlined = costs.analysis.view.inlined
                     best = self.total(costs, grouping)
                     improved = True
                     break
-        final = Planner(costs, self.policy, self._known, fine=True)
+        # The largest buffer at root is only known now, and with it what the heap keeps.
+        roots = (plan.root_bytes for plan in grouping.plans)
+        costs.kept_heap = kept_bytes(roots, self.model.constants)
+        final = Planner(costs, self.policy, {}, fine=True)
         plans = tuple(
-            min(final.plan(g), p, key=lambda plan: plan.cost)
+            min(final.plan(g), final.again(g, p), key=lambda plan: plan.cost)
             for g, p in zip(grouping.groups, grouping.plans, strict=True)
         )
         return costs, Grouping(grouping.groups, plans)
+
+    def _proposals(
+        self, costs: CpuCosts, grouping: Grouping[CpuPlan], inlined: frozenset[str]
+    ) -> list[tuple[str, ...]]:
+        """Return the sets of Funcs whose inlining to revise: single ones, then siblings.
+
+        Siblings are stored Funcs that read no others than one of them does, such as the products of
+        two derivatives. One of them inlined, its readers load the products that are left and
+        what these are made of. With all of them inlined, they only load the latter, once.
+        """
+        names = self._revisions(costs, grouping, inlined)
+        producers = costs.analysis.view.producers
+        sets: list[tuple[str, ...]] = [(name,) for name in names]
+        stored = [name for name in names if name not in inlined and producers[name]]
+        for name in stored:
+            read = set(producers[name])
+            kin = tuple(sorted(n for n in stored if read.issuperset(producers[n])))
+            if 1 < len(kin) <= SEARCH.most_siblings:
+                sets.append(kin)
+        return list(dict.fromkeys(sets))
 
     def _revisions(
         self, costs: CpuCosts, grouping: Grouping[CpuPlan], inlined: frozenset[str]
@@ -389,6 +418,7 @@ def unweighted(
 ) -> tuple[CpuCosts, Grouping[CpuPlan]]:
     """Return the costs and grouping of a search, costed again with the unweighted `model`."""
     plain = CpuCosts(costs.analysis, model, costs.nested, costs.block_rank, costs.transposed)
+    plain.kept_heap = costs.kept_heap
     plans = []
     for group, plan in zip(grouping.groups, grouping.plans, strict=True):
         func = plain.analysis.view.by_name[group.output]

@@ -133,6 +133,12 @@ class Planner:
         regions = self.costs.regions(group, tiles, tiling.order, windows)
         return _plan(self.costs.costs(group, regions, tiling.sliding, tiling.deep), 0, tiling)
 
+    def again(self, group: Group, plan: CpuPlan) -> CpuPlan:
+        """Return a plan of a group with fused Funcs as it costs now; others cost the same."""
+        if len(group.members) == 1 or not math.isfinite(plan.cost):
+            return plan
+        return self.given(group, plan.tiling)
+
     def _best(self, group: Group) -> CpuPlan:
         costs, view = self.costs, self.costs.analysis.view
         output = view.by_name[group.output]
