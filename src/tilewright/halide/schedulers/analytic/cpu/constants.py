@@ -350,6 +350,11 @@ class CpuSearch(UnknownSizes):
     least_gain: float = constant(
         0.995, RATIO, "chosen: smaller gains are within the error of the model"
     )
+    rival_funcs: int = constant(40, "Funcs", "chosen: a second search takes below a second")
+    doubtful: float = constant(
+        1.1, RATIO, "chosen: the two predictions of a schedule usually agree within 5%"
+    )
+    clear_gain: float = constant(0.97, RATIO, "chosen: smaller gains are within the model's error")
     most_siblings: int = constant(6, COUNT, "chosen: the products of three derivatives")
     least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
     member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")

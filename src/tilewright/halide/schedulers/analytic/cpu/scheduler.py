@@ -15,9 +15,9 @@ import numpy as np
 from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import TooLarge, View, may_inline
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import Added, clones_of, with_clones
-from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
+from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Schedule
 from tilewright.halide.schedulers.analytic.cpu.assemble import group_schedules
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH, CpuConstants
@@ -30,7 +30,13 @@ from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
-from tilewright.halide.schedulers.analytic.cpu.retries import gathers, worth_cloning
+from tilewright.halide.schedulers.analytic.cpu.reports import reported, unplanned
+from tilewright.halide.schedulers.analytic.cpu.retries import (
+    fastest,
+    gathers,
+    rival_policies,
+    worth_cloning,
+)
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.storage import kept_bytes
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
@@ -281,11 +287,6 @@ def assembled(
     return Schedule(algorithm.digest, "host", entries, clones=clones_of(algorithm))
 
 
-def unplanned(func: Func, plan: CpuPlan) -> bool:
-    """Return whether no tiling of a Func could be costed: it is then computed at root."""
-    return len(plan.tiling.sizes) < len(func.args)
-
-
 POLICIES = (
     Policy(),
     Policy(unprotected=True, always_slide=True, stepped=True),
@@ -311,9 +312,10 @@ def schedule_cpu(
 ) -> list[PlannedSchedule]:
     """Return the `k` most promising distinct schedules for a CPU, the expected best first.
 
-    Nothing is compiled or run. The first schedule is the best one according to the model. Each
-    other one is the best under a different assumption (more or less inlining, no fusion, …), so
-    that measuring a few of them compensates for errors of the model.
+    Nothing is compiled or run. The first schedule is the best one according to the models: of a
+    search, and of its rivals (`retries`). Each other one is the best under a different assumption
+    (more or less inlining, no fusion, …), so that measuring a few of them compensates for errors
+    of the model.
 
     Args:
         algorithm: the pipeline.
@@ -338,10 +340,15 @@ def schedule_cpu(
         searches.run(with_clones(algorithm, (*clones, *wrappers)), POLICIES[0])
     best = min(found.accepted, key=lambda planned: planned.cost)
     chosen = with_clones(algorithm, best.schedule.clones)
+    rivals = rival_policies(algorithm, best, boxes, model_of(machine, constants))
+    for policy in rivals:
+        searches.run(chosen, policy)
+    best = fastest(algorithm, best, found.accepted, boxes, model_of(machine, constants))
     for policy in POLICIES[1:]:
         if len(found.accepted) >= k:
             break
-        searches.run(chosen, policy)
+        if policy not in rivals:
+            searches.run(chosen, policy)
     if len(found.accepted) < k:
         _offer_tilings(found, k, *searches.results[best.schedule], machine.cores)
     rest = [planned for planned in found.accepted if planned is not best]
@@ -454,37 +461,3 @@ def other_tilings(
             plans = (*grouping.plans[:i], other, *grouping.plans[i + 1 :])
             found.append(Grouping(grouping.groups, plans))
     return sorted(found, key=lambda each: each.cost)
-
-
-def reported(schedule: Schedule, grouping: Grouping[CpuPlan], costs: CpuCosts) -> PlannedSchedule:
-    """Return the schedule with a report on each group: its tiling and predicted cost."""
-    reports = []
-    for group, plan in zip(grouping.groups, grouping.plans, strict=True):
-        func = costs.analysis.view.by_name[group.output]
-        if func.fixed or func.scheduled:
-            stage = "an extern stage, at root"
-            left = stage if func.extern is not None else "memoised, left as it is"
-            note = left if func.fixed else "kept as it was scheduled"
-            reports.append(GroupReport(group.members, group.output, notes=(note,)))
-            continue
-        if unplanned(func, plan):
-            note = "not analysed by the cost model: computed at root with unchanged loops"
-            reports.append(GroupReport(group.members, group.output, notes=(note,)))
-            continue
-        block = costs.block(group.output, len(func.stages) - 1)
-        reports.append(
-            GroupReport(
-                funcs=group.members,
-                output=group.output,
-                stage=max(0, len(func.stages) - 1),
-                tile=plan.tiling.sizes,
-                loops=func.args,
-                parallel_tasks=plan.tasks,
-                vector_width=block.lanes if block is not None else 0,
-                cost=plan.cost,
-                notes=(f"members slide along {func.args[plan.tiling.sliding.dimension]}",)
-                if plan.tiling.sliding is not None
-                else (),
-            )
-        )
-    return PlannedSchedule(schedule, tuple(reports), grouping.cost)

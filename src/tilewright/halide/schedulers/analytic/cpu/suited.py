@@ -10,7 +10,8 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
-from tilewright.halide.schedulers.analytic.cpu.scheduler import InliningSearch, assembled, reported
+from tilewright.halide.schedulers.analytic.cpu.reports import reported
+from tilewright.halide.schedulers.analytic.cpu.scheduler import InliningSearch, assembled
 from tilewright.halide.schedulers.analytic.cpu.tiling import Planner, Policy
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 from tilewright.machines import CpuMachine
