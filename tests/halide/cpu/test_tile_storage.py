@@ -89,7 +89,8 @@ def products(width=1530, height=2554):
 
 def test_siblings_are_inlined_together_where_each_alone_would_cost_more():
     best = schedule_cpu(load(products()), MACHINE)[0]
-    stored = {name for group in best.groups for name in group.funcs}
+    # Halide numbers names that other tests of the process used before.
+    stored = {name.partition("$")[0] for group in best.groups for name in group.funcs}
     assert {"dx", "dy"} <= stored
     assert not {"xx", "yy", "xy"} & stored
 

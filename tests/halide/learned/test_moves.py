@@ -176,7 +176,9 @@ def test_an_input_behind_a_boundary_condition_is_not_read_beyond_its_border(tmp_
     scene = sampling.scene_of(made, start)
     image = next(i for i, f in enumerate(scene.extended.funcs) if f.name.startswith("image_im"))
     scan = next(i for i, f in enumerate(scene.extended.funcs) if "scan0_scan" in f.name)
-    level = Level("at", scan, 0, "v2")
+    entry = next(entry for entry in start.funcs if entry.func == scan)
+    around = next(loop.name for loop in entry.stages[0].loops if loop.name in ("v2", "v2b"))
+    level = Level("at", scan, 0, around)
     shape = NestShape((), (0, 1, 2), vector=0, lanes=16)
     after = moves.applied(start, moves.ComputeAt(image, level, level, shape), scene)
     assert moves.violations(after, scene) == []
