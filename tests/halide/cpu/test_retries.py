@@ -11,6 +11,7 @@ from tilewright.halide.ir.schedule import Level
 from tilewright.halide.schedulers.analytic.cpu import retries
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.panels import copied_input
 from tilewright.halide.schedulers.analytic.cpu.reports import reported
 from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     POLICIES,
@@ -45,19 +46,20 @@ def test_a_rival_that_the_other_model_predicts_to_be_faster_is_chosen(seed):
 
 def test_doubtful_schedules_have_rivals_without_windows_and_with_dear_memory():
     algorithm, boxes, first = searched(7101)
-    found = retries.rival_policies(algorithm, first, boxes, MODEL)
+    seconds = retries.nest_seconds(algorithm, first, boxes, MODEL)
+    found = retries.rival_policies(algorithm, first, seconds, MODEL)
     assert found == (retries.LESS_INLINED, retries.FIXED, retries.DEAR_MEMORY)
     dear = dataclasses.replace(first, cost=first.cost * 100)
-    assert retries.rival_policies(algorithm, dear, boxes, MODEL) == (retries.LESS_INLINED,)
+    assert retries.rival_policies(algorithm, dear, seconds, MODEL) == (retries.LESS_INLINED,)
 
 
 def test_large_pipelines_are_not_searched_twice_without_a_doubt(monkeypatch):
-    algorithm, boxes, first = searched(7101)
-    monkeypatch.setattr(retries, "nest_seconds", lambda *_: MODEL.seconds(first.cost))
+    algorithm, _, first = searched(7101)
     monkeypatch.setattr(
         retries, "SEARCH", dataclasses.replace(SEARCH, rival_funcs=len(algorithm.funcs) - 1)
     )
-    assert retries.rival_policies(algorithm, first, boxes, MODEL) == ()
+    seconds = MODEL.seconds(first.cost)
+    assert retries.rival_policies(algorithm, first, seconds, MODEL) == ()
 
 
 @pytest.mark.parametrize(
@@ -69,13 +71,13 @@ def test_only_a_clear_gain_counts(monkeypatch, seconds, chosen):
     plans = [first, dataclasses.replace(first, notes=("other",))]
     known = {id(plan): value for plan, value in zip(plans, seconds, strict=True)}
     monkeypatch.setattr(retries, "nest_seconds", lambda _, plan, *rest: known[id(plan)])
-    found = retries.fastest(algorithm, plans[0], plans, boxes, MODEL)
+    found = retries.fastest(algorithm, plans[0], seconds[0], plans, boxes, MODEL)
     assert found is plans[chosen]
 
 
 def test_copies_of_inputs_are_not_judged_by_the_model_of_loop_nests(monkeypatch):
     algorithm, boxes, first = searched(7101)
-    copy = next(f for f in algorithm.funcs if retries.copied_input(f) is not None)
+    copy = next(f for f in algorithm.funcs if copied_input(f) is not None)
     place = algorithm.order[copy.name]
     entries = {entry.func: entry for entry in first.schedule.funcs}
     inside = next(e.compute for e in first.schedule.funcs if e.compute.kind == "at")
@@ -86,8 +88,8 @@ def test_copies_of_inputs_are_not_judged_by_the_model_of_loop_nests(monkeypatch)
     monkeypatch.setattr(
         retries, "nest_seconds", lambda _, plan, *rest: 0.1 if plan is copying else 1.0
     )
-    assert retries.fastest(algorithm, first, [first, copying], boxes, MODEL) is first
+    assert retries.fastest(algorithm, first, 1.0, [first, copying], boxes, MODEL) is first
     monkeypatch.setattr(
         retries, "nest_seconds", lambda _, plan, *rest: 1.0 if plan is copying else 0.1
     )
-    assert retries.fastest(algorithm, copying, [first, copying], boxes, MODEL) is copying
+    assert retries.fastest(algorithm, copying, 1.0, [first, copying], boxes, MODEL) is copying

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.schedulers.analytic.cpu.panels import copied_input
+from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
@@ -77,8 +76,8 @@ def plan_learned(
     states = search.run([*starts, naive(task)])
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
     present = search.costed(exact_size(analytic[0].schedule))
-    copied = _copies(analytic[0].schedule, task.algorithm)
-    comparable = [s for s in states if copied <= _copies(s.schedule, task.algorithm)]
+    copied = copies_in(analytic[0].schedule, task.algorithm)
+    comparable = [s for s in states if copied <= copies_in(s.schedule, task.algorithm)]
     best = comparable[0] if comparable else None
     states = _ranked(states, present, comparable, search.model)
     chosen = Chosen(task.algorithm)
@@ -106,20 +105,6 @@ def plan_learned(
     notes = (*found[0].notes, *why, f"Learned scheduler: {effort_note}")
     found[0] = replace(found[0], notes=notes)
     return found
-
-
-def _copies(schedule: Schedule, algorithm: Algorithm) -> set[int]:
-    """Return the Funcs that are computed in a loop only to copy an input to other places.
-
-    They are panels (`tilewright.halide.schedulers.analytic.cpu.panels`).
-    """
-    return {
-        entry.func
-        for entry in schedule.funcs
-        if entry.compute.kind == "at"
-        and entry.func < len(algorithm.funcs)
-        and copied_input(algorithm.funcs[entry.func]) is not None
-    }
 
 
 def _ranked(

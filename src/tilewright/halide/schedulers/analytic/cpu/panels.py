@@ -30,12 +30,13 @@ from dataclasses import dataclass, replace
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load
-from tilewright.halide.ir.algorithm import Call, Func, Variable
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Variable
 from tilewright.halide.ir.loops import part_of, pure_loop
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Level,
+    Schedule,
     ScheduledLoop,
     Split,
     StageSchedule,
@@ -173,6 +174,17 @@ def copied_input(func: Func) -> str | None:
         return None
     names = tuple(arg.name if isinstance(arg, Variable) else "" for arg in value.args)
     return value.name if names == func.args else None
+
+
+def copies_in(schedule: Schedule, algorithm: Algorithm) -> set[int]:
+    """Return the Funcs that are computed in a loop only to copy an input to other places."""
+    return {
+        entry.func
+        for entry in schedule.funcs
+        if entry.compute.kind == "at"
+        and entry.func < len(algorithm.funcs)
+        and copied_input(algorithm.funcs[entry.func]) is not None
+    }
 
 
 def _worth(

@@ -23,7 +23,7 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nest_costs import part_times
-from tilewright.halide.schedulers.analytic.cpu.panels import copied_input
+from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
 from tilewright.halide.schedulers.analytic.cpu.tiling import Policy
 
 FIXED = Policy(slide=False)
@@ -81,18 +81,18 @@ def gathers(costs: CpuCosts) -> bool:
 
 
 def rival_policies(
-    algorithm: Algorithm, planned: PlannedSchedule, boxes: Mapping[str, Box], model: CpuModel
+    algorithm: Algorithm, planned: PlannedSchedule, seconds: float | None, model: CpuModel
 ) -> tuple[Policy, ...]:
     """Return the policies under which to search again for a schedule to use without measuring.
 
     A small pipeline is also searched with fewer Funcs inlined at first: revisions then end in
-    another local optimum. Where the search predicts far less than the model of loop nests, its
-    windows or its traffic are not what it takes them for, and searches without these are tried.
+    another local optimum. Where the search predicts far less than the model of loop nests
+    (`seconds`), its windows or its traffic are not what it takes them for, and searches without
+    these are tried.
     """
     rivals = []
     if len(algorithm.funcs) <= SEARCH.rival_funcs:
         rivals.append(LESS_INLINED)
-    seconds = nest_seconds(algorithm, planned, boxes, model)
     if seconds is not None and seconds > SEARCH.doubtful * model.seconds(planned.cost):
         rivals += [FIXED, DEAR_MEMORY]
     return tuple(rivals)
@@ -101,38 +101,27 @@ def rival_policies(
 def fastest(
     algorithm: Algorithm,
     best: PlannedSchedule,
+    seconds: float | None,
     found: Sequence[PlannedSchedule],
     boxes: Mapping[str, Box],
     model: CpuModel,
 ) -> PlannedSchedule:
     """Return the schedule that the model of loop nests predicts to be fastest.
 
-    It is `best`, the cheapest one of the searches, unless another one is clearly faster. Neither
-    may have copies of inputs: the model knows what these cost, but not the cache lines they save.
+    It is `best`, the cheapest one of the searches, which is predicted to take `seconds`, unless
+    another one is clearly faster. Neither may have copies of inputs: the model knows what these
+    cost, but not the cache lines they save.
     """
-    if len(found) == 1 or _copies(algorithm, best):
+    if seconds is None or copies_in(best.schedule, algorithm):
         return best
-    own = nest_seconds(algorithm, best, boxes, model)
-    if own is None:
-        return best
-    least = SEARCH.clear_gain * own
+    chosen, least = best, SEARCH.clear_gain * seconds
     for planned in found:
-        seconds = (
-            None if _copies(algorithm, planned) else nest_seconds(algorithm, planned, boxes, model)
-        )
-        if seconds is not None and seconds < least:
-            best, least = planned, seconds
-    return best
-
-
-def _copies(algorithm: Algorithm, planned: PlannedSchedule) -> bool:
-    """Return whether a schedule computes copies of inputs in loops."""
-    return any(
-        entry.compute.kind == "at"
-        and entry.func < len(algorithm.funcs)
-        and copied_input(algorithm.funcs[entry.func]) is not None
-        for entry in planned.schedule.funcs
-    )
+        if planned is best or copies_in(planned.schedule, algorithm):
+            continue
+        other = nest_seconds(algorithm, planned, boxes, model)
+        if other is not None and other < least:
+            chosen, least = planned, other
+    return chosen
 
 
 def nest_seconds(

@@ -32,8 +32,12 @@ from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
 from tilewright.halide.schedulers.analytic.cpu.reports import reported, unplanned
 from tilewright.halide.schedulers.analytic.cpu.retries import (
+    DEAR_MEMORY,
+    FIXED,
+    LESS_INLINED,
     fastest,
     gathers,
+    nest_seconds,
     rival_policies,
     worth_cloning,
 )
@@ -291,11 +295,11 @@ POLICIES = (
     Policy(),
     Policy(unprotected=True, always_slide=True, stepped=True),
     Policy(stepped=True),
-    Policy(memory_weight=SEARCH.dear_memory),
+    DEAR_MEMORY,
     Policy(block=1),
     Policy(inline_bias=SEARCH.more_inlined),
-    Policy(slide=False),
-    Policy(inline_bias=SEARCH.less_inlined),
+    FIXED,
+    LESS_INLINED,
     Policy(block=2),
     Policy(fuse=False),
 )
@@ -340,10 +344,12 @@ def schedule_cpu(
         searches.run(with_clones(algorithm, (*clones, *wrappers)), POLICIES[0])
     best = min(found.accepted, key=lambda planned: planned.cost)
     chosen = with_clones(algorithm, best.schedule.clones)
-    rivals = rival_policies(algorithm, best, boxes, model_of(machine, constants))
+    model = model_of(machine, constants)
+    seconds = nest_seconds(algorithm, best, boxes, model)
+    rivals = rival_policies(algorithm, best, seconds, model)
     for policy in rivals:
         searches.run(chosen, policy)
-    best = fastest(algorithm, best, found.accepted, boxes, model_of(machine, constants))
+    best = fastest(algorithm, best, seconds, found.accepted, boxes, model)
     for policy in POLICIES[1:]:
         if len(found.accepted) >= k:
             break
