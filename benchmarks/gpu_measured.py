@@ -18,7 +18,7 @@ logarithms are correlated, and ``bias`` is the geometric mean of predicted over 
 
     python benchmarks/gpu_measured.py --collect out/gpu-results
 
-writes the data from a campaign's folder.
+adds the schedules of a campaign's folder to the data. Those that were measured again are replaced.
 """
 
 from __future__ import annotations
@@ -62,11 +62,25 @@ def collected(folder: Path) -> tuple[Data, list[Data]]:
         "date": result["date"],
     }
     rows = [row for found in result["rows"] for row in _compared(found, folder, device["machine"])]
-    return device, rows + _sampled(folder)
+    for row in (found := rows + _sampled(folder)):
+        row["date"] = device["date"]
+    return device, found
+
+
+def merged(before: Sequence[Data], rows: Sequence[Data]) -> list[Data]:
+    """Return the rows of both, of schedules in both only the new ones."""
+
+    def key(row: Data) -> str:
+        named = row["variant"] if row["schedule"] is None else row["schedule"]
+        return json.dumps([row["program"], named], sort_keys=True)
+
+    new = {key(row) for row in rows}
+    return [*(row for row in before if key(row) not in new), *rows]
 
 
 def _compared(found: Data, folder: Path, device: Data) -> Iterator[Data]:
     """The schedules of one comparison."""
+    from gpu.halide_compare import PROBED, RANKED
     from gpu.halide_peers import schedules, task_of
     from gpu.pieces import Setting
     from tilewright.halide.schedulers.registry import naive
@@ -85,9 +99,11 @@ def _compared(found: Data, folder: Path, device: Data) -> Iterator[Data]:
     )
     task = task_of(name, setting)
     plans = pickle.loads((folder / f"plans-{name}.pickle").read_bytes())
-    for i, (planned, tried) in enumerate(zip(plans.ours, found["tried"], strict=False)):
-        entry = entries["one shot"] if i == 0 else {"seconds": tried["seconds"]}
-        yield from _row(name, f"planned {i + 1}", "planned", entry, planned.schedule)
+    for i, (planned, label) in enumerate(zip(plans.ours, RANKED, strict=False)):
+        yield from _row(name, f"planned {i + 1}", "planned", entries[label], planned.schedule)
+    probed = plans.probed
+    if probed is not None and all(probed.schedule != other.schedule for other in plans.ours):
+        yield from _row(name, PROBED, "planned", entries[PROBED], probed.schedule)
     if plans.learned is not None:
         yield from _row(name, "learned", "learned", entries["learned"], plans.learned.schedule)
     yield from _row(name, "naive", "naive", entries["naive"], naive(task))
@@ -157,6 +173,13 @@ def _sampled(folder: Path) -> list[Data]:
         for row in map(json.loads, lines)
         if row.get("status") == "ok"
     ]
+
+
+def loaded(path: Path) -> tuple[Data, list[Data]]:
+    """Return the device and the schedules in a file of data; rows without a date get its date."""
+    with gzip.open(path, "rt") as file:
+        device, *rows = map(json.loads, file)
+    return device, [{"date": device["date"], **row} for row in rows]
 
 
 def machine(device: Data) -> Any:
@@ -271,14 +294,15 @@ def main() -> None:
     args: argparse.Namespace = parser.parse_args()
     if args.collect is not None:
         device, rows = collected(args.collect)
+        if args.data.exists():
+            rows = merged(loaded(args.data)[1], rows)
         args.data.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(line) + "\n" for line in (device, *rows))
         # Without the date, so that equal data give equal files.
         args.data.write_bytes(gzip.compress(text.encode(), mtime=0))
         print(f"{args.data}: {len(rows)} schedules")
         return
-    with gzip.open(args.data, "rt") as file:
-        device, *rows = map(json.loads, file)
+    device, rows = loaded(args.data)
     names = common.chosen(args, common.PROGRAMS)
     rows = [row for row in rows if row["program"] in names and row["schedule"]]
     gpu = machine(device["machine"])

@@ -21,6 +21,7 @@ from tilewright.halide.comparison import source_of
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES
 from tilewright.machines import GpuMachine
 from tilewright.measure import RunLimits, Timing
 
@@ -185,6 +186,8 @@ def fit(
     if taken is not None:
         read = 4.0 * probes.TABLE * chosen["shared_reads"].arguments["size"]
         found["cache_bytes_per_cycle"] = read / taken / machine.sms
+        # The first cache is the same memory, and serves sectors at the same rate.
+        found["sector_cycles"] = SECTOR_BYTES / found["cache_bytes_per_cycle"]
     taken = cycles("additions")
     if taken is not None:
         found["atomics_per_cycle"] = chosen["additions"].arguments["size"] / taken

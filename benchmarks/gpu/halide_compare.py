@@ -24,15 +24,15 @@ from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import naive
-from tilewright.halide.search.top_k import Watch, limits, measure_top, timing
+from tilewright.halide.search.top_k import limits, timing
 from tilewright.measure import Finals, Measurement
 from tilewright.records import Records
 
 ROUNDS = 15
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
-LEARNED, UNCALIBRATED = "learned", "one shot, default constants"
-# More than Halide's runtime allows by default.
-REGISTERS = 255
+LEARNED, PROBED = "learned", "one shot, constants of probes"
+# Our schedules in the order of the model.
+RANKED = (ONESHOT, *(f"planned {rank}" for rank in range(2, K + 1)))
 PEERS = ("Li2018", "Anderson2021", "Anderson2021, as published")
 
 
@@ -41,9 +41,27 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     module = common.example(name)
     task = task_of(name, setting)
     made = plans(name, setting)
-    planned = made.ours
-    known = partial(with_prediction, task=task, constants=setting.constants)
+    known = partial(with_prediction, task=task)
     searched = schedules(task, setting)
+    field = [peer_variant(s, task.target) for s in searched.values() if s.serialized]
+    if common.hand_written(module, "gpu"):
+        hand = partial(module.hand, **module.SMALL) if setting.small else module.hand
+        field.append(Variant(handwritten=source_of(hand), target=task.target, name=HAND))
+    field.append(Variant(naive(task), target=task.target, name=NAIVE))
+    ours = [
+        Variant(planned.schedule, target=task.target, name=label)
+        for label, planned in zip(RANKED, made.ours, strict=False)
+    ]
+    field += ours
+    others = {LEARNED: made.learned, PROBED: made.probed}
+    same: dict[str, str] = {}
+    for label, planned in others.items():
+        if planned is not None:
+            made_before = [v.name for v in field if v.schedule == planned.schedule]
+            if made_before:
+                same[label] = made_before[0]
+            else:
+                field.append(Variant(planned.schedule, target=task.target, name=label))
     with (
         Records(setting.out / "records.sqlite") as records,
         Session(
@@ -58,37 +76,8 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
             deadline=setting.deadline,
         ) as session,
     ):
-        outcome = measure_top(session, planned, target=task.target, watch=Watch(None))
-        best = outcome.best
-        field = [peer_variant(s, task.target) for s in searched.values() if s.serialized]
-        if common.hand_written(module, "gpu"):
-            hand = partial(module.hand, **module.SMALL) if setting.small else module.hand
-            field.append(Variant(handwritten=source_of(hand), target=task.target, name=HAND))
-        field.append(Variant(naive(task), target=task.target, name=NAIVE))
-        ours = [Variant(planned[0].schedule, target=task.target, name=ONESHOT)]
-        chosen = planned[0]
-        if best is not None and best.rank > 0:
-            chosen = best.planned
-            ours.append(Variant(chosen.schedule, target=task.target, name=TOP))
-        field += ours
-        if made.learned is not None:
-            field.append(Variant(made.learned.schedule, target=task.target, name=LEARNED))
-        alike = made.uncalibrated is None or made.uncalibrated.schedule == planned[0].schedule
-        if made.uncalibrated is not None and not alike:
-            schedule = made.uncalibrated.schedule
-            field.append(Variant(schedule, target=task.target, name=UNCALIBRATED))
-        if setting.machine.api == "cuda":
-            field += [
-                replace(one, name=f"{one.name}, {REGISTERS} registers", max_registers=REGISTERS)
-                for one in ours
-            ]
         finals = session.finals(field, ROUNDS, seconds=setting.rounds_seconds)
-        traced = {
-            variant.name: launches(known(one), *found)
-            for variant, one, found in zip(
-                ours, (planned[0], chosen), traces(session, ours), strict=False
-            )
-        }
+        ((launched, why),) = traces(session, ours[:1])
     entries: dict[str, Any] = {
         peer: {"status": s.status, "message": s.message, "search_seconds": s.cpu_seconds}
         for peer, s in searched.items()
@@ -96,34 +85,38 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
         entries.setdefault(candidate.key, {}).update(_entry(finals, candidate.key, measurement))
     require_ours(name, entries)
-    if TOP not in entries:
-        entries[TOP] = entries[ONESHOT]
+    labels = [variant.name for variant in ours]
+    best = _fastest(every_second(finals, 0), [x for x in labels if "seconds" in entries[x]])
+    same[TOP] = best
+    entries |= {label: entries[other] for label, other in same.items()}
     if made.failure:
         entries[LEARNED] = {"status": "failed", "message": made.failure}
-    if alike and made.uncalibrated is not None:
-        entries[UNCALIBRATED] = entries[ONESHOT]
     return {
         "program": name,
         "entries": entries,
-        "tried": [
-            {
-                "rank": t.rank,
-                "status": t.measurement.status if t.measurement is not None else "not tried",
-                "message": t.note,
-                "seconds": t.seconds,
-                "predicted": known(t.planned).seconds,
-            }
-            for t in outcome.tried
-        ],
-        "launches": traced,
+        "best": best,
+        "predicted": {
+            label: known(planned).seconds for label, planned in zip(labels, made.ours, strict=False)
+        },
+        "launches": {ONESHOT: launches(known(made.ours[0]), launched, why)},
         "work": least_work(task.algorithm),
-        **ratios(finals, entries),
+        **ratios(every_second(finals, 1), entries, same),
     }
+
+
+def every_second(finals: Finals, first: int) -> Finals:
+    """The even (`first` is 0) or odd (1) rounds: what chose a schedule is no evidence for it."""
+    measurements = (replace(m, times=m.times[first::2]) for m in finals.measurements)
+    return replace(finals, measurements=tuple(measurements))
+
+
+def _fastest(finals: Finals, labels: Sequence[str]) -> str:
+    return min(labels, key=lambda label: finals.measurement(label).median)
 
 
 def require_ours(name: str, entries: Mapping[str, Any]) -> None:
     """Raise `RuntimeError` where no schedule of ours has a time, whatever others have."""
-    ours = {label: entry for label, entry in entries.items() if label.startswith((ONESHOT, TOP))}
+    ours = {label: entry for label, entry in entries.items() if label in RANKED}
     if not any("seconds" in entry for entry in ours.values()):
         said = {f"{entry['status']}: {entry['message']}"[:300] for entry in ours.values()}
         raise RuntimeError(f"no schedule of ours of {name} ran: {'; '.join(sorted(said))}")
@@ -149,12 +142,13 @@ def _entry(finals: Finals, key: str, measurement: Measurement) -> dict[str, Any]
 
 
 def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[str, Any]:
-    """What was launched, and what the model said: `mismatches` counts those that differ."""
+    """What was launched, and what the model said: `mismatches` counts kernels that differ."""
     predicted: Counter[tuple[tuple[int, ...], int]] = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )
+    kernels = {(one.kernel, one.threads, one.shared_bytes) for one in found}
     really: Counter[tuple[tuple[int, ...], int]] = Counter(
-        (launch.threads, launch.shared_bytes) for launch in found
+        (threads, shared) for _, threads, shared in kernels
     )
     seconds = seconds_by_group(planned.groups, found)
     return {
@@ -172,8 +166,11 @@ def launches(planned: PlannedSchedule, found: list[Launched], why: str) -> dict[
     }
 
 
-def ratios(finals: Finals, entries: dict[str, Any]) -> dict[str, Any]:
-    """Speedups of ours with their intervals, paired by round; None where one of them failed."""
+def ratios(finals: Finals, entries: Mapping[str, Any], same: Mapping[str, str]) -> dict[str, Any]:
+    """Speedups of ours with their intervals, paired by round; None where one of them failed.
+
+    Labels that were not timed themselves are the `same` schedule as another.
+    """
     running = [p for p in PEERS if "seconds" in entries.get(p, {})]
     best = min(running, key=lambda p: entries[p]["seconds"], default=None)
     keys = {candidate.key for candidate in finals.candidates}
@@ -184,12 +181,11 @@ def ratios(finals: Finals, entries: dict[str, Any]) -> dict[str, Any]:
         for other, against in ((best, "best_peer"), (HAND, "hand"), (NAIVE, "naive"))
     ]
     compared.append((LEARNED, "learned", ONESHOT, "oneshot"))
-    compared.append((ONESHOT, "calibrated", UNCALIBRATED, "uncalibrated"))
+    compared.append((PROBED, "probed", ONESHOT, "oneshot"))
     for ours, label, other, against in compared:
         found[f"{label}_vs_{against}"] = None
         if other is not None and all("seconds" in entries.get(e, {}) for e in (ours, other)):
-            # Where two schedules are the same, only the first one was timed.
-            first, second = (key if key in keys else ONESHOT for key in (other, ours))
+            first, second = (key if key in keys else same[key] for key in (other, ours))
             interval = finals.ratio_interval(first, second)
             found[f"{label}_vs_{against}"] = interval.estimate
             found[f"{label}_vs_{against}_interval"] = [interval.low, interval.high]
@@ -219,7 +215,7 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
         "learned_vs_best_peer": common.geometric_mean(column("learned_vs_best_peer")),
         "learned_vs_hand": common.geometric_mean(column("learned_vs_hand")),
         "learned_vs_oneshot": common.geometric_mean(column("learned_vs_oneshot")),
-        "calibrated_vs_uncalibrated": common.geometric_mean(column("calibrated_vs_uncalibrated")),
+        "probed_vs_oneshot": common.geometric_mean(column("probed_vs_oneshot")),
         "peer_failures": failures(PEERS),
         "our_failures": failures((ONESHOT, TOP)),
         "learned_failures": failures((LEARNED,)),

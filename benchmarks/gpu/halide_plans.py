@@ -31,17 +31,16 @@ class Plans:
     """What is to be compared of one program.
 
     Attributes:
-        constants: those of the model when `ours` was planned; None for the defaults.
+        constants: those that `probed` was planned with; None where there are none.
         ours: the analytic scheduler's best, in the order of the model.
-        uncalibrated: the analytic scheduler's best with the default constants; None where the
-            constants are the defaults.
+        probed: the analytic scheduler's best with the constants of the probes; None without them.
         learned: the best by the released network of Anderson 2021; None where it fails.
         failure: why there is no `learned`.
     """
 
     constants: GpuConstants | None
     ours: tuple[PlannedSchedule, ...]
-    uncalibrated: PlannedSchedule | None
+    probed: PlannedSchedule | None
     learned: PlannedSchedule | None
     failure: str = ""
 
@@ -49,14 +48,15 @@ class Plans:
 def made(name: str, setting: Setting) -> Plans:
     """Plan one program."""
     task = task_of(name, setting)
-    ours = plan(task, k=K, constants=setting.constants)
-    uncalibrated = plan(task)[0] if setting.constants is not None else None
+    ours = plan(task, k=K)
+    constants = setting.constants
+    probed = plan(task, constants=constants)[0] if constants is not None else None
     learned, failure = None, ""
     try:
         learned = plan_released(task)[0]
     except TilewrightError as error:
         failure = str(error)
-    return Plans(setting.constants, tuple(ours), uncalibrated, learned, failure)
+    return Plans(constants, tuple(ours), probed, learned, failure)
 
 
 def plans(name: str, setting: Setting) -> Plans:

@@ -18,8 +18,8 @@ from gpu import (
 )
 from gpu.pieces import Piece, Setting
 
-# Seconds of a comparison: six to nine schedules built on several cores, then timed in rounds.
-COMPARE_SECONDS = 60.0
+# Seconds of a comparison: up to thirteen schedules built on several cores, then timed in rounds.
+COMPARE_SECONDS = 100.0
 # Seconds of a piece of samples, and how many programs share it: on an H100's 16 cores, 25 schedules
 # of one program took 16 seconds, and those that had 8 seconds ended after two.
 SAMPLES_SECONDS = 60.0

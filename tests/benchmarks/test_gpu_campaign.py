@@ -60,7 +60,7 @@ def test_pieces_are_short_and_ordered_by_worth(tmp_path):
         "patterns opencl stencil2d",
     ]
     assert [piece.name for piece in pieces if piece.essential] == ["device"]
-    assert all(piece.seconds <= 90 for piece in pieces if piece.name != "halide peers")
+    assert all(piece.seconds <= 100 for piece in pieces if piece.name != "halide peers")
     assert len(all_pieces(setting(tmp_path, samples=0))) == 8
 
 
@@ -233,7 +233,7 @@ def test_plans_are_kept_for_their_constants(tmp_path, monkeypatch):
     given = setting(tmp_path, programs=("blur",))
     assert halide_plans.plan_all(given) == {"planned": ["blur"], "failed": {}}
     kept = halide_plans.plans("blur", given)
-    assert kept.uncalibrated is None
+    assert kept.probed is None
     assert kept.learned is not None
     assert len(kept.ours) == halide_plans.K
     asked = []
@@ -283,7 +283,7 @@ def test_a_comparison_without_a_time_of_ours_is_no_result():
     others = {name: {"status": "ok", "seconds": 1.0} for name in ("naive", "Li2018")}
     with pytest.raises(RuntimeError, match="of ours of blur ran: run_failed: too many"):
         require_ours("blur", {**others, "one shot": failed})
-    require_ours("blur", {"one shot": failed, "top 5, 255 registers": {"seconds": 1.0}})
+    require_ours("blur", {"one shot": failed, "planned 2": {"seconds": 1.0}})
 
 
 def test_a_sample_has_its_cost_and_its_predicted_seconds():
@@ -337,6 +337,7 @@ def test_constants_follow_from_the_times_of_probes(tmp_path):
             "alone_cost": 250.0,
             "shared_latency": 25.0,
             "cache_bytes_per_cycle": 100.0,
+            "sector_cycles": 0.32,
             "atomics_per_cycle": 12.0,
             "l2_factor": 2.5,
         },
@@ -458,6 +459,8 @@ def test_launches_are_compared_with_predictions():
     f = Launched("_kernel_f_s0_y", (1, 1, 1), (32, 8, 1), 64, 1e-3)
     g = Launched("_kernel_g_s0_y", (1, 1, 1), (32, 2, 1), 0, 1e-3)
     assert launches(planned, [f, g], "")["mismatches"] == 1
+    # A kernel that is launched in rounds counts once.
+    assert launches(planned, [f, f, f, g], "")["mismatches"] == 1
     found = launches(planned, [f], "")
     assert found["mismatches"] == 1
     assert [group["measured_seconds"] for group in found["groups"]] == [1e-3, None]

@@ -1,8 +1,5 @@
 """How measured GPU schedules are read and ranked."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 
@@ -35,11 +32,21 @@ def test_what_an_h100_ran_is_predicted():
     import gpu_measured
     from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 
-    with gzip.open(gpu_measured.DATA, "rt") as file:
-        device, *found = map(json.loads, file)
+    device, found = gpu_measured.loaded(gpu_measured.DATA)
     found = [row for row in found if row["program"] == "blur" and row["schedule"]]
     gpu = gpu_measured.machine(device["machine"])
     counts, network = gpu_measured.observed(found, gpu)
     seconds = gpu_measured.seconds(counts, gpu, GpuConstants())
-    assert len(found) == len(network) == 11
+    assert len(found) == len(network) == 14
     assert gpu_measured.figures(found, seconds)["ordering_rate"] >= 0.8
+
+
+def test_schedules_that_are_measured_again_are_replaced():
+    import gpu_measured
+
+    def row(program, variant, schedule, seconds):
+        return {"program": program, "variant": variant, "schedule": schedule, "seconds": seconds}
+
+    before = [row("blur", "a", {"n": 1}, 1.0), row("blur", "hand", None, 2.0)]
+    new = [row("blur", "b", {"n": 1}, 3.0), row("harris", "hand", None, 4.0)]
+    assert gpu_measured.merged(before, new) == [before[1], *new]

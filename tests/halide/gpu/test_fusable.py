@@ -40,23 +40,27 @@ def test_coordinates_that_move_with_the_tile(coordinate, fits):
     assert (why_not_read(*read_at(coordinate)) == "") == fits
 
 
-def test_a_member_has_parallel_loops_and_does_not_scatter():
-    image = hl.ImageParam(hl.UInt(8), 2, "image")
+def test_a_member_has_parallel_loops_and_scatters_within_bounds():
+    image = hl.ImageParam(hl.Int(32), 2, "image")
     r = hl.RDom([(0, 64), (0, 64)], "r")
     histogram, rows, out = hl.Func("histogram"), hl.Func("rows"), hl.Func("out")
+    clamped = hl.Func("clamped")
     histogram[x] = 0
-    histogram[hl.i32(image[r.x, r.y])] += 1
+    histogram[hl.clamp(image[r.x, r.y], 0, 255)] += 1
     rows[x, y] = 0
-    rows[hl.i32(image[r.x, y]), y] += 1
-    out[x, y] = histogram[x] + rows[x, y]
+    rows[image[r.x, y], y] += 1
+    clamped[x, y] = 0
+    clamped[hl.clamp(image[r.x, y], 0, 255), y] += 1
+    out[x, y] = histogram[x] + rows[x, y] + clamped[x, y]
     out.set_estimates([(0, 256), (0, 64)])
     algorithm = load(out)
     why = {
         name: why_not_member(analysed(algorithm, "image_im"), full(algorithm, name))
-        for name in ("histogram", "rows", "out")
+        for name in ("histogram", "rows", "clamped", "out")
     }
     assert "without parallel loops" in why["histogram"]
-    assert "scatters" in why["rows"]
+    assert "scatters to places without bounds" in why["rows"]
+    assert why["clamped"] == ""
     assert why["out"] == ""
 
 

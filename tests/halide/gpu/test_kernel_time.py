@@ -160,8 +160,9 @@ def test_registers_limit_what_is_resident():
 
 
 def test_a_block_that_is_never_resident_counts_as_one():
-    too_large = dataclasses.replace(KERNEL, shared=1e6)
-    assert resident_blocks(too_large, MACHINE, C) == 1.0
+    for size in (1e6, math.inf):  # infinite where a Func has no bounds
+        too_large = dataclasses.replace(KERNEL, shared=size)
+        assert resident_blocks(too_large, MACHINE, C) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -201,6 +202,7 @@ COUNTS = KernelCounts(
     path=100.0,
     misses=3.0,
     hits=5.0,
+    stored=4.0,
     shared_waits=7.0,
     barriers=2.0,
     memory_bytes=3200.0,
@@ -216,6 +218,7 @@ RATES = GpuConstants(
     instruction_wait=5.0,
     miss_wait=200.0,
     hit_wait=30.0,
+    stored_wait=250.0,
     shared_wait=20.0,
     barrier_wait=10.0,
     atomics_per_cycle=24.0,
@@ -231,7 +234,7 @@ def test_terms():
         "shared": 10.0,
         "l2": 10.0,
         "memory": 3200 / 16,
-        "latency": 500 + 600 + 150 + 140 + 20,
+        "latency": 500 + 600 + 150 + 1000 + 140 + 20,
         "atomics": 2.0,
     }
 

@@ -149,6 +149,9 @@ def _report(plan: KernelPlan, any_size: bool) -> GroupReport:
         notes.append(f"one thread: {plan.reason}")
     if kernel.atomic:
         notes.append("reduced in parallel with atomic additions")
+    if kernel.in_rounds:
+        named = ", ".join(kernel.rounds)
+        notes.append(f"{kernel.launches:.0f} launches: one per iteration of {named}")
     if plan.nested:
         notes.append("inside threads: " + ", ".join(plan.nested))
     if plan.sliding:

@@ -196,6 +196,11 @@ class GpuConstants:
     hit_wait: float = constant(
         5.599, "cycles per load from the first cache", "fitted: benchmarks/gpu_time_model.py"
     )
+    stored_wait: float = constant(
+        300.0,
+        "cycles per load of what the kernel has stored",
+        "measured: 301 cycles per load that depends on another, on an H100; a store goes to L2",
+    )
     shared_wait: float = constant(
         7.702, "cycles per load from shared memory", "fitted: benchmarks/gpu_time_model.py"
     )
@@ -326,8 +331,11 @@ class GpuSearch(UnknownSizes):
     wrapped_slack: float = constant(
         1.3,
         RATIO,
-        "chosen: time of a schedule with wrapped reductions over that without, both before points "
+        "chosen: time of a schedule with wrapped Funcs over that without, both before points "
         "and tiles are refined, from which it is not refined",
+    )
+    least_window: int = constant(
+        9, "values per point", "chosen: 3 x 3, the smallest window that blocks share by wrappers"
     )
     unspilled_cuts: int = constant(
         6, COUNT, "chosen: of a group that would spill, twice as many as are tried for time"

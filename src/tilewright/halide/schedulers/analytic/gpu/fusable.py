@@ -7,8 +7,11 @@ the pipeline is compiled.
 
 from __future__ import annotations
 
+import numpy as np
+
+from tilewright.halide.analysis.bounds import Interval, stage_env
 from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
-from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 
 _PLAIN = frozenset("add sub mul div min max select cast eq ne lt le gt ge and or not".split())
@@ -22,9 +25,21 @@ def why_not_member(analysis: Analysis, name: str) -> str:
             continue
         if not any(loop.kind == "pure" for loop in stage.loops):
             return f"{name} has a stage without parallel loops"
-        if analysis.summaries(name)[stage.index].scatter:
-            return f"{name} scatters"
+        if analysis.summaries(name)[stage.index].scatter and not _bounded(analysis, name, stage):
+            return f"{name} scatters to places without bounds"
     return ""
+
+
+def _bounded(analysis: Analysis, name: str, stage: Stage) -> bool:
+    """Return whether the places that a stage scatters to have bounds.
+
+    A block then allocates them together with the region that it reads.
+    """
+    func = analysis.view.by_name[name]
+    env = stage_env(func, stage, analysis.regions[name], analysis.bounder)
+    memo: dict[int, Interval] = {}
+    places = (analysis.bounder.bound(arg, env, memo) for arg in stage.args)
+    return all(bool(np.all(np.isfinite(place.extent))) for place in places)
 
 
 def why_not_read(analysis: Analysis, reader: str, member: str) -> str:

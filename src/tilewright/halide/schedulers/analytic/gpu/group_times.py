@@ -173,6 +173,7 @@ def _key(plan: GroupPlan) -> Hashable:
             kernel.kernel.stage.index,
             tuple(kernel.kernel.members),
             kernel.kernel.atomic,
+            kernel.kernel.in_rounds,
             kernel.kind,
             kernel.tile,
             kernel.registers,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilewright.halide.analysis.rounds import independent_rvar
 from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
 from tilewright.halide.ir.algorithm import Func
 from tilewright.halide.ir.plan import PlannedSchedule
@@ -24,7 +25,7 @@ from tilewright.halide.schedulers.analytic.gpu.capability import (
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Costs
 from tilewright.halide.schedulers.analytic.gpu.fusable import why_not_member, why_not_read
-from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, iterations
+from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel
 from tilewright.halide.schedulers.analytic.gpu.loops import output_nest, output_tail
 from tilewright.halide.schedulers.analytic.gpu.nested import (
     bounded_in_members,
@@ -230,16 +231,24 @@ class GroupingSearch:
         plan = self._tiled(kernel, step, options)
         if kernel.atomic or not self._leaves_idle(kernel):
             return plan
+        if not kernel.members and independent_rvar(kernel.func, kernel.stage):
+            other = self._tiled(self.kernels.kernel(group, index, in_rounds=True), step, options)
+            return self._faster(plan, other, 1.0)
         if not can_be_atomic(self.analysis, group.output, index, self.machine):
             return plan
-        atomic = self.kernels.kernel(group, index, atomic=True)
-        other = self._tiled(atomic, step, options)
+        other = self._tiled(self.kernels.kernel(group, index, atomic=True), step, options)
+        return self._faster(plan, other, self.model.constants.atomic_gain)
+
+    def _faster(
+        self, plan: KernelPlan | None, other: KernelPlan | None, gain: float
+    ) -> KernelPlan | None:
+        """Return `other` if there is no `plan`, or `other` is faster by more than a factor."""
         if plan is None or other is None:
             return plan or other
         slow, fast = (predicted_seconds(self.model, each) for each in (plan, other))
         if slow is None or fast is None:
             return plan
-        return other if self.model.constants.atomic_gain * fast < slow else plan
+        return other if gain * fast < slow else plan
 
     def _tiled(self, kernel: FusedKernel, step: Step, options: Options) -> KernelPlan | None:
         final = step == "two"
@@ -258,7 +267,7 @@ class GroupingSearch:
         """Return whether a reduction's parallel loops are too short to keep the GPU busy."""
         threads = float(np.prod(np.asarray(kernel.extents, dtype=np.float64)))
         room = self.machine.sms * self.machine.max_threads_per_sm
-        return threads * self.model.constants.idle_factor < room and self._iterations(kernel) > room
+        return threads * self.model.constants.idle_factor < room and kernel.iterations > room
 
     def _kernel(self, group: Group, index: int) -> tuple[FusedKernel, str, str]:
         name = group.output
@@ -274,18 +283,9 @@ class GroupingSearch:
             atomic = self.kernels.kernel(group, index, atomic=True)
             if atomic.loops:
                 return atomic, "parallel", ""
-        iterations = self._iterations(kernel)
-        if iterations > self.model.constants.most_alone:
+        if kernel.iterations > self.model.constants.most_alone:
             return kernel, "host", "its iterations depend on one another, and are many"
         return kernel, "single_thread", "its iterations depend on one another"
-
-    def _iterations(self, kernel: FusedKernel) -> float:
-        total = 1.0
-        for span in kernel.serial_env.values():
-            total *= iterations(span)
-        for extent in kernel.extents:
-            total *= extent
-        return total
 
     def _alone_plan(self, kernel: FusedKernel, kind: str, reason: str) -> KernelPlan:
         if kind == "nothing":
@@ -296,7 +296,7 @@ class GroupingSearch:
         return KernelPlan(
             kernel,
             kind,  # type: ignore[arg-type]
-            cost=self._iterations(kernel) * each * weight,
+            cost=kernel.iterations * each * weight,
             reason=reason,
         )
 

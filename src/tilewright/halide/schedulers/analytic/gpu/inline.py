@@ -62,9 +62,12 @@ class _Inliner:
         self.inlined: set[str] = set()
         self.analysis = base
         self.regions = self.analysis.regions
-        wrappers = {copy.name for copy in algorithm.copies if copy.wrapper}
+        # A wrapper is to differ from its original: neither is substituted for the other.
+        kept = {
+            name for copy in algorithm.copies if copy.wrapper for name in (copy.name, copy.original)
+        }
         self.allowed = [
-            f.name for f in algorithm.funcs if may_inline(algorithm, f) and f.name not in wrappers
+            f.name for f in algorithm.funcs if may_inline(algorithm, f) and f.name not in kept
         ]
 
     def trivial(self) -> None:

@@ -15,6 +15,7 @@ thread must compute.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Box, Interval, stage_env, touched, union_boxes
+from tilewright.halide.analysis.rounds import independent_rvar
 from tilewright.halide.analysis.summaries import Analysis, nothing_to_do
 from tilewright.halide.analysis.windows import Reach, Reads, reaches, reads_along
 from tilewright.halide.ir.algorithm import Loop, Stage, Variable, walk
@@ -49,7 +51,8 @@ class ParallelLoop:
 class FusedKernel:
     """Stage `stage` of `output` with those of `members` that it reads directly or indirectly.
 
-    If `atomic`, the stage's reduction loops also run in parallel.
+    If `atomic`, the stage's reduction loops also run in parallel. If `in_rounds`, the one of
+    `independent_rvar` does: each iteration of the others is a launch (`rounds`).
     """
 
     def __init__(
@@ -59,12 +62,15 @@ class FusedKernel:
         stage: int,
         members: tuple[str, ...] = (),
         atomic: bool = False,
+        in_rounds: bool = False,
     ) -> None:
         self.analysis = analysis
         self.output = output
         self.atomic = atomic
+        self.in_rounds = in_rounds
         self.func = analysis.view.by_name[output]
         self.stage: Stage = analysis.view.stages(output)[stage]
+        self._independent = independent_rvar(self.func, self.stage) if in_rounds else None
         self.summary = analysis.summaries(output)[stage]
         self.members = used_members(analysis, output, stage, members)
         region = analysis.regions[output]
@@ -82,7 +88,23 @@ class FusedKernel:
         self._whole: dict[str, list[float]] = {}
 
     def _parallel(self, loop: Loop) -> bool:
-        return loop.kind != "impure_rvar" or self.atomic
+        return loop.kind != "impure_rvar" or self.atomic or loop.name == self._independent
+
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """The names of the loops around the launches of a kernel in rounds, innermost first."""
+        loops = (loop.name for loop in self.stage.loops if loop.name in self.serial_env)
+        return tuple(loops) if self.in_rounds else ()
+
+    @cached_property
+    def iterations(self) -> float:
+        """The iterations of all loops of the stage."""
+        return math.prod(map(iterations, self.serial_env.values())) * math.prod(self.extents)
+
+    @cached_property
+    def launches(self) -> float:
+        """The number of launches: 1 unless the kernel runs in rounds."""
+        return math.prod(iterations(self.serial_env[name]) for name in self.rounds)
 
     def _in_storage_order(self) -> list[Loop]:
         """Return the parallel loops in the order of the output's dimensions, innermost first.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound
-from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
 from tilewright.halide.schedulers.analytic.gpu.registers import estimated_registers
 from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork
@@ -45,7 +45,7 @@ IN_TURN = ("issue", "l1", "shared")
 class KernelCounts:
     """The counts from which the time of a kernel is computed.
 
-    The first five are totals over all blocks of the SM with the most blocks. The next five are
+    The first five are totals over all blocks of the SM with the most blocks. The next six are
     those of one thread in one block, times `waves`. The last two are totals of the launch.
 
     Attributes:
@@ -58,6 +58,7 @@ class KernelCounts:
         path: Instructions that wait for the one before.
         misses: Loads waited for that miss L1.
         hits: Loads waited for that hit L1.
+        stored: Loads waited for of what the same kernel has stored.
         shared_waits: Loads from shared memory waited for.
         barriers: Barriers.
         memory_bytes: Bytes from and to DRAM.
@@ -72,6 +73,7 @@ class KernelCounts:
     path: Bound
     misses: Bound
     hits: Bound
+    stored: Bound
     shared_waits: Bound
     barriers: Bound
     memory_bytes: Bound
@@ -93,14 +95,15 @@ def kernel_counts(
     start = _start(kernel, c)
     paths = [_instructions(stage, c) for stage in kernel.stages]
     issued = sum(s.warps * path for s, path in zip(kernel.stages, paths, strict=True))
-    sectors = passes = stored = 0.0
+    sectors = passes = through = 0.0
     for stage in kernel.stages:
         for access in stage.accesses:
             times = stage.warps * access.count
             if access.place == "memory":
                 touched = times * access.touched.sectors
                 sectors += c.store_sectors * touched if access.store else touched
-                stored += touched if access.store else 0.0
+                # A store goes on to L2, and a load of what is stored gets it from there.
+                through += touched if access.store or access.own else 0.0
             else:
                 passes += times * access.touched.passes
     misses, waits = _misses(kernel, resident, machine, c)
@@ -110,12 +113,14 @@ def kernel_counts(
         special=blocks * sum(s.warps * s.special for s in kernel.stages),
         sectors=blocks * sectors,
         passes=blocks * passes,
-        l2_bytes=blocks * (read + SECTOR_BYTES * stored),
+        l2_bytes=blocks * (read + SECTOR_BYTES * through),
         path=waves
         * (start + sum(_waited(s, n, c) for s, n in zip(kernel.stages, paths, strict=True))),
         # The first load of a block (or of the kernel's arguments) always misses.
         misses=waves * (misses + 1.0),
         hits=waves * max(waits - misses, 0.0),
+        # An atomic addition loads nothing.
+        stored=0.0 if kernel.atomics else waves * sum(s.waits.own for s in kernel.stages),
         shared_waits=waves * sum(s.waits.shared for s in kernel.stages),
         barriers=waves * (kernel.barriers + sum(s.runs for s in kernel.stages if s.member)),
         memory_bytes=memory_bytes,
@@ -262,7 +267,7 @@ def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLi
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     most = int(max_registers(machine, threads, cap))
     used = min(max(math.ceil(registers_of(kernel, c)), c.least_registers), most)
-    return block_limits(machine, threads, used, int(kernel.shared))
+    return block_limits(machine, threads, used, int(min(kernel.shared, SEARCH.huge)))
 
 
 def kernel_terms(
@@ -276,6 +281,7 @@ def kernel_terms(
         c.instruction_wait * counts.path
         + c.miss_wait * counts.misses
         + c.hit_wait * counts.hits
+        + c.stored_wait * counts.stored
         + c.shared_wait * counts.shared_waits
         + c.barrier_wait * counts.barriers
     )

@@ -133,7 +133,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             serial.append(whole_loop)
         else:
             serial.append(loop)
-    taken = {loop.loop.name for loop in kernel.loops}
+    taken = {loop.loop.name for loop in kernel.loops} | set(kernel.rounds)
     parts, reductions = _reductions(kernel.func, kernel.stage, budget, taken, plan.steps)
     splits += parts
     whole = {names[loop.loop.name] for loop in kernel.loops}
@@ -145,8 +145,11 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
         *(ScheduledLoop(name, "gpu_thread") for name in threads),
         *(ScheduledLoop(name) for name in walk),
         *(ScheduledLoop(name, "gpu_block") for name in blocks),
+        *(ScheduledLoop(names[name]) for name in kernel.rounds),
     )
-    schedule = StageSchedule(tuple(splits), loops, atomic=kernel.atomic)
+    schedule = StageSchedule(
+        tuple(splits), loops, atomic=kernel.atomic, allow_races=kernel.in_rounds
+    )
     return ScheduledStage(schedule, *("".join(names[:1]) for names in (blocks, threads, walk)))
 
 

@@ -21,12 +21,13 @@ from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.gpu_launches import Launch, launches, middle_launches
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
+from tilewright.halide.analysis.rounds import independent_rvar
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.analysis.windows import loops_of
 from tilewright.halide.ir.algorithm import Variable, walk
 from tilewright.halide.ir.loops import pure_loop
-from tilewright.halide.ir.schedule import Fuse
+from tilewright.halide.ir.schedule import Fuse, StageSchedule
 from tilewright.halide.schedulers.analytic.gpu.stage_work import (
     Activity,
     Place,
@@ -404,7 +405,7 @@ class _Gathering:
             read[callee] = (_sectors(tile, element), element * math.prod(whole))
         nodes = walk(*stage.stage.args)
         stored = {node.name for node in nodes if isinstance(node, Variable)}
-        parallel = _parallel(stage, self._atomic(stage))
+        parallel = self._parallel(stage)
         written = 1.0
         if block is not None:
             written = math.prod(
@@ -414,9 +415,24 @@ class _Gathering:
             )
         return read, stage.func.bytes * written
 
-    def _atomic(self, stage: StageNest) -> bool:
+    def _parallel(self, stage: StageNest) -> frozenset[str]:
+        """Return the loops of a definition that may run in parallel."""
+        scheduled = self._scheduled(stage)
+        races = scheduled is not None and scheduled.allow_races
+        independent = independent_rvar(stage.func, stage.stage) if races else None
+        return frozenset(
+            loop.name
+            for loop in stage.stage.loops
+            if self._atomic(stage) or loop.kind != "impure_rvar" or loop.name == independent
+        )
+
+    def _scheduled(self, stage: StageNest) -> StageSchedule | None:
         stages = self.nest.schedule.funcs[stage.entry].stages
-        return bool(stages) and stages[stage.key[1]].atomic
+        return stages[stage.key[1]] if stages else None
+
+    def _atomic(self, stage: StageNest) -> bool:
+        scheduled = self._scheduled(stage)
+        return scheduled is not None and scheduled.atomic
 
     def _atomics(self, stage: StageNest, sizes: list[LoopSize]) -> float:
         """Return the atomic additions of one launch."""
@@ -424,12 +440,6 @@ class _Gathering:
             return 0.0
         ranges = sizes[0].context.ranges
         return math.prod(count(ranges[loop].extent) for loop in stage.variables)
-
-
-def _parallel(stage: StageNest, atomic: bool) -> frozenset[str]:
-    """Return the loops of a definition that may run in parallel."""
-    loops = stage.stage.loops
-    return frozenset(loop.name for loop in loops if atomic or loop.kind != "impure_rvar")
 
 
 def _sectors(extents: list[float], element: float) -> float:

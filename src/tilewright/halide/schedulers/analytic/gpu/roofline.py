@@ -26,7 +26,6 @@ import numpy as np
 
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel, Tally
-from tilewright.halide.schedulers.analytic.gpu.kernel import iterations
 from tilewright.halide.schedulers.analytic.gpu.loads import SCATTERED, LoadGroup
 from tilewright.halide.schedulers.analytic.gpu.occupancy import Residency
 from tilewright.halide.schedulers.analytic.gpu.plan import KernelPlan
@@ -121,8 +120,7 @@ def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
     if plan.kind == "nothing":
         return 0.0
     if plan.kind != "parallel":
-        steps = float(math.prod(plan.kernel.extents))
-        steps *= math.prod(map(iterations, plan.kernel.serial_env.values()))
+        steps = plan.kernel.iterations
         summary = plan.kernel.summary
         alone = alone_seconds(steps, summary.arithmetic, len(summary.loads), machine.clock_hz, c)
         return c.launch_seconds + (
@@ -131,7 +129,9 @@ def predicted_seconds(model: CostModel, plan: KernelPlan) -> float | None:
             else alone
         )
     terms = kernel_terms(_planned(model, plan), model.resident, c)
-    return None if terms is None else kernel_seconds(terms, c)
+    if terms is None:
+        return None
+    return kernel_seconds(terms, c) + (plan.kernel.launches - 1.0) * c.launch_seconds
 
 
 def _planned(model: CostModel, plan: KernelPlan) -> LaunchWork:

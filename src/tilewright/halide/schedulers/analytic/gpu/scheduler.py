@@ -37,7 +37,10 @@ from tilewright.halide.schedulers.analytic.gpu.splitting import (
     split_reductions,
 )
 from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
-from tilewright.halide.schedulers.analytic.gpu.wrapping import wrapped_reductions
+from tilewright.halide.schedulers.analytic.gpu.wrapping import (
+    wrapped_reductions,
+    wrapped_windows,
+)
 from tilewright.halide.schedulers.diversity import LEAST_SHARE, Chosen
 from tilewright.machines import GpuMachine
 
@@ -125,7 +128,9 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     pool = [(best, search)]
     chosen = Chosen(searches.base.view.algorithm)
     large = search.large(best)
-    for extended in chain(_wrapped(searches, large), _split(searches, large)):
+    for extended in chain(
+        _wrapped(searches, large), _windows(searches, large), _split(searches, large)
+    ):
         own = TimeSearch(GroupTimes(extended[True]), first)
         made = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
         pool += [(made, own)] if made is not None else []
@@ -161,6 +166,22 @@ def _wrapped(
         in_memory |= set(kernel.kernel.members) - set(kernel.nested)
     wrappers = wrapped_reductions(base, in_memory)
     if wrappers and not algorithm.copies:
+        yield _extended(searches, wrappers)
+
+
+def _windows(
+    searches: _GroupingSearches, large: Sequence[TimedGroup]
+) -> Iterator[_GroupingSearches]:
+    """Yield searches with wrappers of the Funcs that `large` groups read windows of, if any.
+
+    Pipelines that have clones already, and those with many Funcs, are left as they are.
+    """
+    algorithm = searches.base.view.algorithm
+    if len(algorithm.funcs) > SEARCH.most_funcs_split or algorithm.original is not None:
+        return
+    kernels = [kernel for each in large for kernel in each.plan.kernels]
+    wrappers = wrapped_windows(searches[True].analysis, kernels)
+    if wrappers:
         yield _extended(searches, wrappers)
 
 

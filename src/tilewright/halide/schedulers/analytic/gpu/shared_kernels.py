@@ -27,18 +27,22 @@ class SharedKernels:
         self.analysis = analysis
         self.model = model
         self.halve = halve
-        self._kernels: dict[tuple[str, int, tuple[str, ...], bool], FusedKernel] = {}
+        self._kernels: dict[Hashable, FusedKernel] = {}
         self._tilings: dict[tuple[FusedKernel, Step], Tiles] = {}
         self._costs: dict[FusedKernel, Costs] = {}
         self._fits: dict[Hashable, bool] = {}
 
-    def kernel(self, group: Group, stage: int, *, atomic: bool = False) -> FusedKernel:
+    def kernel(
+        self, group: Group, stage: int, *, atomic: bool = False, in_rounds: bool = False
+    ) -> FusedKernel:
         """Return the kernel of a stage of a group's output."""
         output = group.output
         members = used_members(self.analysis, output, stage, group.members)
-        key = (output, stage, members, atomic)
+        key = (output, stage, members, atomic, in_rounds)
         if key not in self._kernels:
-            self._kernels[key] = FusedKernel(self.analysis, output, stage, members, atomic)
+            self._kernels[key] = FusedKernel(
+                self.analysis, output, stage, members, atomic, in_rounds
+            )
         return self._kernels[key]
 
     def tilings(self, kernel: FusedKernel, step: Step) -> Tiles:

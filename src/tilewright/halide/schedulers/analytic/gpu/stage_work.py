@@ -79,12 +79,16 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class WarpAccess:
-    """Loads or stores of a stage with the same access pattern: `count` per thread and block."""
+    """Loads or stores of a stage with the same access pattern: `count` per thread and block.
+
+    `own` are loads of the Func that the stage computes.
+    """
 
     place: Place
     store: bool
     count: float
     touched: TouchedLines
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ class Waits:
     """How often a thread waits for loads in one block.
 
     Attributes:
-        memory, shared: Loads from global and from shared memory.
+        memory, shared: Loads from global and from shared memory, besides `own`.
+        own: Loads from global memory of the Func that the stage computes.
         first: Loads from sectors new to the block; they miss even a cache that keeps all its data.
         fresh: Loads from another sector than the load before; they miss a cache that keeps nothing.
     """
@@ -101,6 +106,7 @@ class Waits:
     shared: float
     first: float
     fresh: float
+    own: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +303,12 @@ def stage_work(
     steps *= copies if staged else 1.0
     times = runs * live
     known = _Patterns(stage, active, storage, warp)
-    accesses: dict[tuple[Place, bool, TouchedLines], float] = {}
+    accesses: dict[tuple[Place, bool, TouchedLines, bool], float] = {}
     for access in found.accesses:
         place = storage.place(access.callee)
         if place != "registers":
-            group = place, access.store, known(access)
+            own = access.callee == stage.func.name and not access.store
+            group = place, access.store, known(access), own
             each = executions(access.loops, inner) / (vector_length(access, inner) if staged else 1)
             accesses[group] = accesses.get(group, 0.0) + times * each
     return StageWork(
@@ -316,8 +323,8 @@ def stage_work(
         steps,
         _different(found.accesses, unrolled, storage) if serial else 0.0,
         sum(_held(access, unrolled, stored) for access in found.accesses if storage.copies(access)),
-        tuple(WarpAccess(p, store, n, access) for (p, store, access), n in accesses.items()),
-        _waits(found.accesses, inner, storage, known, times, active.warps, staged),
+        tuple(WarpAccess(p, store, n, access, o) for (p, store, access, o), n in accesses.items()),
+        _waits(found.accesses, inner, storage, known, times, active.warps, staged, stage.func.name),
     )
 
 
@@ -449,13 +456,17 @@ def _waits(
     times: float,
     warps: float,
     staged: bool,
+    func: str,
 ) -> Waits:
     """Return how often a thread waits for loads.
 
     Loads that are issued together wait only once, so the most frequent one counts. A load at a
-    loaded address waits in addition, after that address has arrived.
+    loaded address waits in addition, after that address has arrived. So does a load of the stage's
+    own Func, `func`, after the store of an earlier iteration.
     """
     loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
+    own = max((executions(a.loops, inner) for a in loads if a.callee == func), default=0.0)
+    loads = [load for load in loads if load.callee != func]
     # Copies into registers are used later, so an unrolled loop has all its loads in flight.
     waited = tuple(loop for loop in inner if not (staged and loop.unrolled))
     asked: dict[str, float] = {}  # bytes that a block requests, repeated ones included
@@ -481,5 +492,5 @@ def _waits(
         for a in accesses
         if not a.store and storage.place(a.callee) == "shared"
     ]
-    sums = sum(waits), max(shared, default=0.0), sum(first), sum(fresh)
+    sums = sum(waits), max(shared, default=0.0), sum(first), sum(fresh), own
     return Waits(*(times * total for total in sums))
