@@ -1,6 +1,7 @@
 """The time model of GPU kernels ranks simulated schedules at least this well."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,12 @@ def test_the_model_ranks_what_was_simulated():
     assert benchmark.instruction_error(rows) < 0.25
 
 
-def test_the_model_has_the_constants_of_the_result():
+def test_a_new_fit_ranks_no_better_than_the_constants_of_the_model():
     result = json.loads(RESULT.read_text())
-    default = GpuConstants()
-    for name, value in result["fitted_to_all"].items():
-        assert getattr(default, name) == pytest.approx(value, rel=0.01), name
+    assert set(result["fitted_to_all"]) <= {field.name for field in fields(GpuConstants)}
+    summary = result["summary"]
+    assert summary["spearman_median_shipped"] >= summary["spearman_median_fitted_to_all"]
+    assert summary["top1_regret_shipped"] <= summary["top1_regret_fitted_to_all"]
 
 
 def test_every_program_has_a_family():

@@ -242,10 +242,43 @@ def test_a_reduction_waits_for_its_loads():
     _, kernel = work(out)
     (stage,) = kernel.stages
     assert (stage.waits.memory, stage.waits.fresh) == (64, 8)
-    # In both, its own sum is loaded and stored.
-    assert stage.waits.own == 64
+    # Its own sum is in a register meanwhile: it is loaded and stored once.
+    assert stage.waits.own == 1
+    assert [access.count for access in stage.accesses if access.store or access.own] == [1, 1]
     load = max((a for a in stage.accesses if not a.store), key=lambda a: a.touched.lines)
     assert load.touched.lines == pytest.approx(32, abs=0.1)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_each_step_of_a_scan_waits_for_what_the_one_before_has_stored(moved):
+    x, y, xi = hl.vars("x y xi")
+    k = hl.RDom([(1, 63)], "k")
+    a = hl.ImageParam(hl.Float(32), 2, "a")
+    out = hl.Func("out")
+    out[x, y] = 0.0
+    out[x, k if moved else 0] = out[x, k - 1 if moved else 0] + a[x, k]
+    out.set_estimates([(0, 1024), (0, 64)])
+    out.gpu_tile(x, xi, 64)
+    out.update().gpu_tile(x, xi, 64)
+    _, kernel = work(out)
+    (stage,) = kernel.stages
+    assert stage.waits.own == (63 if moved else 1)
+
+
+def test_copies_of_a_sum_with_several_addresses_stay_in_memory():
+    x, y, xi = hl.vars("x y xi")
+    k = hl.RDom([(0, 64)], "k")
+    a = hl.ImageParam(hl.Float(32), 2, "a")
+    out = hl.Func("out")
+    out[x, y] = 0.0
+    out[x, y] += a[x, k]
+    out.set_estimates([(0, 1024), (0, 4)])
+    out.bound(y, 0, 4)
+    out.gpu_tile(x, xi, 64)
+    out.update().reorder(y, k.x, x).unroll(y).gpu_tile(x, xi, 64)
+    _, kernel = work(out)
+    (stage,) = kernel.stages
+    assert stage.waits.own == 256
 
 
 def test_a_single_thread_is_a_kernel_of_one_block():

@@ -46,6 +46,7 @@ PRIORS: Mapping[str, float] = {
     "instruction_wait": 5.0,
     "miss_wait": 200.0,
     "hit_wait": 30.0,
+    "stored_wait": 200.0,
     "shared_wait": 25.0,
     "kernel_cycles": 300.0,
     "overlap": 4.0,

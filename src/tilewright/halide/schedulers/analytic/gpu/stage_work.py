@@ -35,6 +35,7 @@ from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
     InnerLoop,
     executions,
     sectors_along,
+    varying,
     vector_length,
 )
 from tilewright.halide.schedulers.analytic.gpu.warps import (
@@ -307,9 +308,12 @@ def stage_work(
     for access in found.accesses:
         place = storage.place(access.callee)
         if place != "registers":
-            own = access.callee == stage.func.name and not access.store
-            group = place, access.store, known(access), own
-            each = executions(access.loops, inner) / (vector_length(access, inner) if staged else 1)
+            own = access.callee == stage.func.name
+            group = place, access.store, known(access), own and not access.store
+            # The same holds in shared memory, but no schedule chosen with that was measured yet.
+            summed = own and place == "memory"
+            each = executions(varying(access, inner) if summed else access.loops, inner)
+            each /= vector_length(access, inner) if staged else 1
             accesses[group] = accesses.get(group, 0.0) + times * each
     return StageWork(
         storage.place(stage.func.name) == "shared",
@@ -461,11 +465,11 @@ def _waits(
     """Return how often a thread waits for loads.
 
     Loads that are issued together wait only once, so the most frequent one counts. A load at a
-    loaded address waits in addition, after that address has arrived. So does a load of the stage's
-    own Func, `func`, after the store of an earlier iteration.
+    loaded address waits in addition. So does a load of the stage's own Func, `func`, after a store.
     """
     loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
-    own = max((executions(a.loops, inner) for a in loads if a.callee == func), default=0.0)
+    sums = [executions(varying(a, inner), inner) for a in loads if a.callee == func]
+    own = max(sums, default=0.0)
     loads = [load for load in loads if load.callee != func]
     # Copies into registers are used later, so an unrolled loop has all its loads in flight.
     waited = tuple(loop for loop in inner if not (staged and loop.unrolled))
@@ -492,5 +496,5 @@ def _waits(
         for a in accesses
         if not a.store and storage.place(a.callee) == "shared"
     ]
-    sums = sum(waits), max(shared, default=0.0), sum(first), sum(fresh), own
-    return Waits(*(times * total for total in sums))
+    totals = sum(waits), max(shared, default=0.0), sum(first), sum(fresh), own
+    return Waits(*(times * total for total in totals))

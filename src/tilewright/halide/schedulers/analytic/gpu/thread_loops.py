@@ -53,6 +53,17 @@ def executions(deps: Loops, inner: Iterable[InnerLoop], copies: Loops | None = N
     return total
 
 
+def varying(access: MemoryAccess, inner: Iterable[InnerLoop]) -> Loops:
+    """Return the variables of the loops that a load or store of a stage's own Func stays in.
+
+    LLVM keeps a sum in a register along loops that do not move its address, and loads and stores it
+    outside of them (seen in the PTX of Halide 21). It does not where unrolled copies have several
+    addresses, whose distances it does not know.
+    """
+    several = any(loop.unrolled and loop.variables & access.moved for loop in inner)
+    return access.loops if access.indirect or several else access.moved
+
+
 def vector_length(access: MemoryAccess, inner: Iterable[InnerLoop]) -> float:
     """Return how many values a thread loads at once, in a stage that copies operands.
 
