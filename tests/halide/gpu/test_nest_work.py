@@ -265,6 +265,24 @@ def test_each_step_of_a_scan_waits_for_what_the_one_before_has_stored(moved):
     assert stage.waits.own == (63 if moved else 1)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_sectors_follow_the_storage_order(transposed):
+    x, y, xi = hl.vars("x y xi")
+    f, out = hl.Func("f"), hl.Func("out")
+    f[x, y] = hl.f32(x + y)
+    out[x, y] = f[x, y] + 1.0
+    out.set_estimates([(0, 1024), (0, 64)])
+    for each in (f, out):
+        each.gpu_tile(x, xi, 64)
+    f.compute_root()
+    if transposed:
+        f.reorder_storage(y, x)
+    _, kernel = work(out)
+    (stage,) = kernel.stages
+    (load,) = [access for access in stage.accesses if not access.store]
+    assert load.touched.sectors == pytest.approx(32 if transposed else 4, rel=0.3)
+
+
 def test_copies_of_a_sum_with_several_addresses_stay_in_memory():
     x, y, xi = hl.vars("x y xi")
     k = hl.RDom([(0, 64)], "k")

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilewright.halide.analysis.scans import scanned_dimension
 from tilewright.halide.analysis.specialization import known_values
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.clones import clones_of
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
-from tilewright.halide.ir.schedule import FuncSchedule, Schedule
+from tilewright.halide.ir.schedule import ROOT, FuncSchedule, Schedule, ScheduledLoop
 from tilewright.halide.ir.variants import Conditions, merged
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.gpu.cost import CostModel
@@ -49,7 +50,11 @@ def schedule_of(
     for plan in plans:
         kernels = plan.kernels
         entry, nests = output_schedule(
-            kernels, algorithm, unroll=options.unroll, any_size=options.any_size
+            kernels,
+            algorithm,
+            unroll=options.unroll,
+            any_size=options.any_size,
+            scanned=options.scanned,
         )
         place = len(entries)
         entries.append(entry)
@@ -78,11 +83,33 @@ def schedule_of(
             aligned.append(conditions)
         entries[place] = _specialized(entry, kernels, aligned, analysis)
     complete = completed(entries, view)
+    if options.scanned:
+        complete = tuple(_along_scan(entry, analysis) for entry in complete)
     return Schedule(algorithm.digest, model.machine.halide_target, complete, clones_of(algorithm))
 
 
+def _along_scan(entry: FuncSchedule, analysis: Analysis) -> FuncSchedule:
+    """Return the schedule of a Func, stored with the dimension innermost that it scans, if any."""
+    func = analysis.view.algorithm.funcs[entry.func]
+    found = scanned_in_memory(analysis, func.name) if entry.compute == ROOT else None
+    if not found:
+        return entry
+    return replace(entry, storage_order=(found, *(d for d in range(len(func.args)) if d != found)))
+
+
+def scanned_in_memory(analysis: Analysis, name: str) -> int | None:
+    """Return the dimension that updates of a Func in memory scan; None for outputs and others.
+
+    The caller decides how outputs are stored.
+    """
+    view = analysis.view
+    if name in view.algorithm.outputs or name in view.inlined or name not in view.by_name:
+        return None
+    return scanned_dimension(view.by_name[name], view.stages(name))
+
+
 def unpartitioned(schedule: Schedule) -> Schedule:
-    """Return the schedule without loop partitioning inside kernels.
+    """Return the schedule without loop partitioning inside kernels, but where it is asked for.
 
     By default, Halide makes a version of a serial loop without the conditions of borders. In a
     kernel, the threads of a warp then take turns in several versions, and all versions share the
@@ -94,12 +121,16 @@ def unpartitioned(schedule: Schedule) -> Schedule:
 def _unpartitioned(entry: FuncSchedule) -> FuncSchedule:
     inside = entry.compute.kind == "at"
     stages = tuple(
-        replace(nest, loops=tuple(replace(loop, partition="never") for loop in nest.loops))
+        replace(nest, loops=tuple(_never(loop) for loop in nest.loops))
         if inside or any(loop.mapping.startswith("gpu_") for loop in nest.loops)
         else nest
         for nest in entry.stages
     )
     return replace(entry, stages=stages)
+
+
+def _never(loop: ScheduledLoop) -> ScheduledLoop:
+    return replace(loop, partition="never") if loop.partition == "auto" else loop
 
 
 def _member_extents(plan: KernelPlan, any_size: bool) -> dict[str, list[float]]:

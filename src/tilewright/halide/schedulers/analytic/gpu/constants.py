@@ -319,6 +319,12 @@ class GpuSearch(UnknownSizes):
         "chosen: time of a schedule with wrapped Funcs over that without, both before points "
         "and tiles are refined, from which it is not refined",
     )
+    scan_steps: int = constant(
+        8,
+        "iterations",
+        "measured: of a scan that are unrolled; on an H100 a recursive blur takes 2.7 ms without, "
+        "2.0 with 4, 1.2 with 8 and 1.8 with 16",
+    )
     least_window: int = constant(
         9, "values per point", "chosen: 3 x 3, the smallest window that blocks share by wrappers"
     )

@@ -88,10 +88,12 @@ def output_tail(kernel: FusedKernel, any_size: bool) -> Tail:
     return "guard_with_if"
 
 
-def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False) -> ScheduledStage:
+def output_nest(
+    plan: KernelPlan, *, unroll: bool = True, any_size: bool = False, scanned: bool = False
+) -> ScheduledStage:
     """Return the nest of the output's stage in a kernel.
 
-    `unroll` and `any_size` are those of `Options`.
+    `unroll`, `any_size` and `scanned` are those of `Options`.
     """
     kernel = plan.kernel
     untiled = _untiled(plan)
@@ -133,8 +135,7 @@ def output_nest(plan: KernelPlan, *, unroll: bool = True, any_size: bool = False
             serial.append(whole_loop)
         else:
             serial.append(loop)
-    taken = {loop.loop.name for loop in kernel.loops} | set(kernel.rounds)
-    parts, reductions = _reductions(kernel.func, kernel.stage, budget, taken, plan.steps)
+    parts, reductions = _inner_reductions(plan, budget, scanned)
     splits += parts
     whole = {names[loop.loop.name] for loop in kernel.loops}
     blocks = _fused(blocks, counts, splits, serial, whole if plan.nested else set())
@@ -347,9 +348,10 @@ def output_schedule(
     *,
     unroll: bool = True,
     any_size: bool = False,
+    scanned: bool = False,
 ) -> tuple[FuncSchedule, list[ScheduledStage]]:
     """Return the schedule of a group's output, from one plan per stage."""
-    nests = [output_nest(plan, unroll=unroll, any_size=any_size) for plan in plans]
+    nests = [output_nest(plan, unroll=unroll, any_size=any_size, scanned=scanned) for plan in plans]
     func = algorithm.order[plans[0].kernel.output]
     return FuncSchedule(func, ROOT, ROOT, "auto", tuple(n.schedule for n in nests)), nests
 
@@ -389,6 +391,29 @@ def _reductions(
         splits.append(Split(nest.name, rest, copies, together, "guard_with_if"))
         result += [ScheduledLoop(copies, "unrolled"), ScheduledLoop(rest)]
     return splits, result
+
+
+def _inner_reductions(
+    plan: KernelPlan, budget: _Budget, scanned: bool
+) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
+    """Return the splits and loops of the reduction loops inside the threads of a kernel."""
+    kernel = plan.kernel
+    taken = {loop.loop.name for loop in kernel.loops} | set(kernel.rounds)
+    parts, loops = _reductions(kernel.func, kernel.stage, budget, taken, plan.steps)
+    if scanned and not parts and kernel.summary.scans and len(loops) == 1:
+        return _steps(loops[0].name)
+    return parts, loops
+
+
+def _steps(loop: str) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
+    """Return the split of a scan's loop, and the resulting loops, innermost first.
+
+    The remainder is a version of the loop of its own: a condition around every unrolled step would
+    keep the loads of the next steps from being issued ahead.
+    """
+    copies, rest = part_of(loop, "_u"), part_of(loop, "_s")
+    split = Split(loop, rest, copies, SEARCH.scan_steps, "guard_with_if")
+    return [split], [ScheduledLoop(copies, "unrolled"), ScheduledLoop(rest, partition="always")]
 
 
 def _host_stage(func: Func, stage: Stage) -> StageSchedule:

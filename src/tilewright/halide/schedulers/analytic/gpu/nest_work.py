@@ -22,6 +22,7 @@ from tilewright.halide.analysis.gpu_launches import Launch, launches, middle_lau
 from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import Body, StageKey, StageNest
 from tilewright.halide.analysis.rounds import independent_rvar
+from tilewright.halide.analysis.scans import scanned_dimension
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import nothing_to_do
 from tilewright.halide.analysis.windows import loops_of
@@ -156,6 +157,13 @@ class _Gathering:
         }
         self.sliding = loops_of(nest.windows)
         self.folded = {nest.structure.names[i]: w.dimension for i, w in nest.windows.items()}
+        entries = nest.structure.entries
+        self.orders = {
+            nest.structure.names[i]: entry.storage_order
+            for i, entry in entries.items()
+            if entry.storage_order
+        }
+        self.scanned = {name for name, order in self.orders.items() if self._scans(name, order[0])}
         self.stored: dict[str, tuple[float, ...]] = {}
         for item in nest.allocations:
             name = nest.structure.names[item.func]
@@ -356,7 +364,13 @@ class _Gathering:
             # In the first iterations, Funcs further ahead fill their windows, and this one waits.
             live *= min(float(np.max(window.planes / window.step)) / runs, 1.0)
         storage = Storage(
-            kernel.places, kernel.copied, self._strides, self._bytes, kernel.footprint, self.folded
+            kernel.places,
+            kernel.copied,
+            self._strides,
+            self._bytes,
+            kernel.footprint,
+            self.folded,
+            self.scanned,
         )
         kernel.waiting.append(
             lambda: stage_work(
@@ -371,21 +385,31 @@ class _Gathering:
             )
         )
 
+    def _scans(self, name: str, innermost: int) -> bool:
+        """Return whether updates of a Func scan the innermost dimension of its storage."""
+        view = self.analysis.view
+        known = name in view.by_name
+        return known and scanned_dimension(view.by_name[name], view.stages(name)) == innermost
+
     def _extents(self, name: str) -> tuple[float, ...]:
         """Return the extents of the storage of a Func or input, innermost first."""
         found = self.stored.get(name)
         if found is None:
-            found = tuple(count(part.extent) for part in self.analysis.regions.get(name, ()))
+            region = self.analysis.regions.get(name, ())
+            order = self.orders.get(name) or range(len(region))
+            found = tuple(count(region[d].extent) for d in order)
         return found
 
     def _strides(self, name: str) -> tuple[float, ...]:
         """Return the strides of a Func's or input's dimensions, in bytes."""
         size = float(self.analysis.element_bytes[name])
-        found = []
-        for extent in self._extents(name):
-            found.append(size)
+        extents = self._extents(name)
+        order = self.orders.get(name) or range(len(extents))
+        found = {}
+        for d, extent in zip(order, extents, strict=True):
+            found[d] = size
             size *= extent
-        return tuple(found)
+        return tuple(found[d] for d in sorted(found))
 
     def _bytes(self, name: str) -> float:
         """Return the total bytes of a Func or input."""

@@ -44,6 +44,8 @@ class Options:
         tiles: The tile of each kernel for which it is given, each as Func, stage and tile.
         planes: Planes along z that a block computes per iteration of a serial loop, along which
             members slide; 0 without that loop. The tile must be given.
+        scanned: Whether Funcs are stored with the dimension innermost that their updates scan, and
+            steps of scans are unrolled.
     """
 
     mode: Mode = "nested"
@@ -57,6 +59,7 @@ class Options:
     unlike: tuple[Place, ...] = ()
     tiles: tuple[Place, ...] = ()
     planes: int = 0
+    scanned: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import Added, with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.analytic.gpu.assemble import scanned_in_memory
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.group_times import (
     GroupTimes,
@@ -36,7 +37,7 @@ from tilewright.halide.schedulers.analytic.gpu.splitting import (
     idle_reductions,
     split_reductions,
 )
-from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch
+from tilewright.halide.schedulers.analytic.gpu.time_search import TimedSchedule, TimeSearch
 from tilewright.halide.schedulers.analytic.gpu.wrapping import (
     wrapped_reductions,
     wrapped_windows,
@@ -136,10 +137,16 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
         pool += [(made, own)] if made is not None else []
         if made is not None and made.seconds < best.seconds:
             searches, search, best = extended, own, made
+    if _scans(search, best):
+        along = TimeSearch(GroupTimes(searches[True]), replace(first, scanned=True))
+        made = along.best(SEARCH.wrapped_slack * search.grouped_seconds)
+        pool += [(made, along)] if made is not None else []
+        if made is not None and made.seconds < best.seconds:
+            search, best = along, made
     chosen.offer(replace(search.planned(best), runner_up=search.runner_up(best)))
     if k == 1:
         return chosen.best(k)
-    options = [each for each in _variations(first, k)[1:] if each.inline]
+    options = [each for each in _variations(search.first, k)[1:] if each.inline]
     pool += [(made, search) for made in search.others(best, options, k)]
     if searches[False].view.inlined != searches[True].view.inlined:
         cautious = TimeSearch(GroupTimes(searches[False]), first)
@@ -149,6 +156,13 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
         if made is not best and len(chosen.accepted) < k:
             chosen.offer(own.planned(made))
     return chosen.best(k)
+
+
+def _scans(search: TimeSearch, best: TimedSchedule) -> bool:
+    """Return whether updates of a large group's Funcs scan a dimension that is not innermost."""
+    analysis = search.search.analysis
+    names = {name for each in search.large(best) for name in each.group.members}
+    return any(scanned_in_memory(analysis, name) for name in names)
 
 
 def _wrapped(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,7 +30,7 @@ from tilewright.halide.analysis.nest_structure import StageNest
 from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
-from tilewright.halide.schedulers.analytic.gpu.staging import VECTOR
+from tilewright.halide.schedulers.analytic.gpu.operands import different_rows, held_words
 from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
     InnerLoop,
     executions,
@@ -50,7 +50,6 @@ from tilewright.halide.schedulers.analytic.gpu.warps import (
     touched,
 )
 
-WORD_BYTES = 4.0  # of a register
 # Where a Func or input is stored: in registers, in shared memory or in global memory.
 Place = Literal["registers", "shared", "memory"]
 # Instructions per address: add up the terms, multiply by the element's size and, in global memory,
@@ -122,7 +121,7 @@ class StageWork:
         copies: Independent values that unrolled loops compute.
         steps: Terms that unrolled loops add to each value; for copies into registers, all loads.
         addresses: Rows in memory that unrolled loops access; 0 without `iterations`.
-        held: Words of copied operands that a thread keeps in registers at once (`_held`).
+        held: Words of copied operands that a thread keeps in registers at once (`held_words`).
         accesses, waits: Loads and stores by pattern, and loads that the thread waits for.
     """
 
@@ -148,7 +147,7 @@ class Storage:
     In bytes, `size` gives the strides of the dimensions, `whole` the total size, and `footprint`
     the size of the part that one block loads (0 if the block computes the Func). `copied` are the
     Funcs that only copy operands into registers. `folded` has the dimension along which the storage
-    of a Func is folded.
+    of a Func is folded. `scanned` are the Funcs stored with the dimension innermost that they scan.
     """
 
     places: Mapping[str, Place]
@@ -157,10 +156,15 @@ class Storage:
     whole: Callable[[str], float]
     footprint: Callable[[str], float]
     folded: Mapping[str, int] = field(default_factory=dict)
+    scanned: Container[str] = ()
 
     def place(self, name: str) -> Place:
         """Return where a Func or input is stored."""
         return self.places.get(name, "memory")
+
+    def in_memory(self, access: MemoryAccess) -> bool:
+        """Return whether an access is to global memory."""
+        return self.place(access.callee) == "memory"
 
     def copies(self, access: MemoryAccess) -> bool:
         """Return whether an access loads an operand from its copy in registers."""
@@ -315,6 +319,7 @@ def stage_work(
             each = executions(varying(access, inner) if summed else access.loops, inner)
             each /= vector_length(access, inner) if staged else 1
             accesses[group] = accesses.get(group, 0.0) + times * each
+    in_memory = filter(storage.in_memory, found.accesses)
     return StageWork(
         storage.place(stage.func.name) == "shared",
         active.threads,
@@ -325,8 +330,12 @@ def stage_work(
         iterations * times,
         copies,
         steps,
-        _different(found.accesses, unrolled, storage) if serial else 0.0,
-        sum(_held(access, unrolled, stored) for access in found.accesses if storage.copies(access)),
+        different_rows(in_memory, unrolled) if serial else 0.0,
+        sum(
+            held_words(access, unrolled, stored)
+            for access in found.accesses
+            if storage.copies(access)
+        ),
         tuple(WarpAccess(p, store, n, access, o) for (p, store, access, o), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps, staged, stage.func.name),
     )
@@ -359,50 +368,6 @@ def addresses(
                 times *= FOLDED_INSTRUCTIONS
             rows[key] = max(rows.get(key, 0.0), times)
     return sum(bases.values()) + sum(rows.values())
-
-
-def _different(
-    accesses: Iterable[MemoryAccess], unrolled: Sequence[InnerLoop], storage: Storage
-) -> float:
-    """Return the number of rows in memory that unrolled copies access; each needs an address."""
-    rows: dict[object, dict[int, set[float]]] = {}
-    for access in accesses:
-        if storage.place(access.callee) == "memory":
-            own = rows.setdefault(access.folded, {})
-            for d, _, constant, _ in access.rows:
-                places = {constant}
-                for loop in unrolled:
-                    step = _step(access, loop, d)
-                    if step:
-                        places = {p + i * step for p in places for i in range(int(loop.extent))}
-                own.setdefault(d, set()).update(places)
-    return float(sum(math.prod(map(len, own.values())) for own in rows.values()))
-
-
-def _held(access: MemoryAccess, unrolled: Sequence[InnerLoop], stored: Container[str]) -> float:
-    """Return the words of a copied operand that a thread keeps in registers at once.
-
-    They are those of one term of the sums. But if the terms are contiguous in memory, a vector load
-    fetches several of them, and the compiler loads more of them ahead: with ptxas 13, the kernels
-    that spill are those with many words in the mean of one vector and all terms.
-    """
-    words = max(float(access.bytes), WORD_BYTES) / WORD_BYTES
-    terms = 1.0
-    for loop in unrolled:
-        if any(variable in stored for variable in loop.variables):
-            words *= loop.extent if loop.variables & access.moved else 1.0
-        elif _step(access, loop, 0) != 0.0:
-            terms *= loop.extent
-    return words * (min(terms, VECTOR) + terms) / 2.0
-
-
-def _step(access: MemoryAccess, loop: InnerLoop, d: int) -> float:
-    """Return how far an iteration moves an access along dimension `d`; a guess if it varies."""
-    step = 0.0
-    for variable, moved in loop.moves.items():
-        steps = access.strides.get(variable, ())
-        step += moved * (1.0 if steps is None else steps[d] if len(steps) > d else 0.0)
-    return step
 
 
 class _Patterns:
@@ -468,11 +433,14 @@ def _waits(
     loaded address waits in addition. So does a load of the stage's own Func, `func`, after a store.
     """
     loads = [a for a in accesses if not a.store and storage.place(a.callee) == "memory"]
-    sums = [executions(varying(a, inner), inner) for a in loads if a.callee == func]
+    # Of unrolled steps of a scan, only the first waits: the others have its value in a register.
+    ahead = staged or func in storage.scanned
+    steps = tuple(loop for loop in inner if not (func in storage.scanned and loop.unrolled))
+    sums = [executions(varying(a, inner), steps) for a in loads if a.callee == func]
     own = max(sums, default=0.0)
     loads = [load for load in loads if load.callee != func]
     # Copies into registers are used later, so an unrolled loop has all its loads in flight.
-    waited = tuple(loop for loop in inner if not (staged and loop.unrolled))
+    waited = tuple(loop for loop in inner if not (ahead and loop.unrolled))
     asked: dict[str, float] = {}  # bytes that a block requests, repeated ones included
     for load in loads:
         each = executions(load.loops, inner) * times * warps
