@@ -139,7 +139,7 @@ def test_bad_records_are_named(tmp_path, capsys, records):
         json.dumps({**good, "size": {"width": 64, "depth": 3}}): "depth",
         json.dumps({**good, "kernels": [{"kernel": "f"}]}): 'a launch in "kernels" has blocks None',
         json.dumps({**good, "program": "no_such.py:blur"}): "no_such.py does not exist",
-        json.dumps(good): "has 1 usable schedules, a fit needs 11",
+        json.dumps(good): "has 1 usable schedules, a fit needs 12",
     }
     import re
 

@@ -189,13 +189,11 @@ class GpuConstants:
         "measured: 301 cycles per load that depends on another, on an H100; a store goes to L2",
     )
     shared_wait: float = constant(7.702, "cycles per load from shared memory", FITTED_RATES)
-    kernel_cycles: float = constant(
-        121.0, "cycles per kernel", f"{FITTED_RATES}; its start and end"
-    )
+    kernel_cycles: float = constant(121.0, "cycles per kernel, of its start and end", FITTED_RATES)
     overlap: float = constant(
         3.0,
         "exponent",
-        f"{FITTED_RATES}; infinite: the longest term decides",
+        FITTED_RATES,
     )
     barrier_wait: float = constant(30.0, "cycles per barrier", "chosen: as a load of shared memory")
     memory_share: float = constant(
