@@ -1,11 +1,10 @@
 """Reduction loops that are parallel within a round, and kernels launched once per round."""
 
 import itertools
-from dataclasses import replace
 
 import halide as hl
 import pytest
-from test_scheduler import SMALL_GPU, assert_right
+from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.rounds import independent_rvar
 from tilewright.halide.frontend.source import load
@@ -14,7 +13,6 @@ from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
-TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 ROWS, ROUNDS = 6, 4
 
 x, y, t = hl.vars("x y t")

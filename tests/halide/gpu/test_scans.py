@@ -1,10 +1,8 @@
 """Scans in memory are stored along the dimension that they scan, and their steps unrolled."""
 
-from dataclasses import replace
-
 import halide as hl
 import pytest
-from test_scheduler import SMALL_GPU, assert_right
+from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.scans import scanned_dimension
 from tilewright.halide.frontend.source import load
@@ -17,7 +15,6 @@ from tilewright.halide.schedulers.task import Task
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
-TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 
 x, y = hl.vars("x y")
 

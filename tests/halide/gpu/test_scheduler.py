@@ -22,6 +22,9 @@ from tilewright.machines import gpu
 LIMITS = Limits(1024, 48 * 1024)
 # PoCL with the limits of an integrated GPU.
 SMALL_GPU = replace(gpu("pocl"), max_threads_per_block=512, features=("cl_doubles",))
+# The same with the rates of another GPU, so that its times can be predicted.
+A100 = gpu("a100")
+TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_scheduler import SMALL_GPU, assert_right
+from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
@@ -28,8 +28,6 @@ from tilewright.halide.schedulers.analytic.gpu.splitting import (
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
-# PoCL as a GPU whose times can be predicted.
-TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 LIMITS = Limits(512, 48 * 1024)
 ROOM = float(A100.sms * A100.max_threads_per_sm)
 x, y = hl.vars("x y")

@@ -6,7 +6,7 @@ import halide as hl
 import numpy as np
 import pytest
 from gpu_pipelines import matmul
-from test_scheduler import SMALL_GPU, assert_right
+from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
@@ -27,8 +27,6 @@ from tilewright.halide.schedulers.task import Task
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
-# PoCL as a GPU whose times can be predicted.
-TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 
 
 def filtered(size=512, taps=64, channels=4):

@@ -1,10 +1,8 @@
 """Blocks load the windows of stencils into wrappers that they compute."""
 
-from dataclasses import replace
-
 import halide as hl
 import pytest
-from test_scheduler import SMALL_GPU, assert_right
+from test_scheduler import TIMED, assert_right
 from test_wrapped_reductions import base_of
 
 from tilewright.halide.frontend.source import load
@@ -18,7 +16,6 @@ from tilewright.halide.schedulers.analytic.gpu.wrapping import wrapped_windows
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
-TIMED = replace(SMALL_GPU, clock_hz=A100.clock_hz, memory_bandwidth=A100.memory_bandwidth)
 
 x, y = hl.vars("x y")
 

@@ -26,7 +26,7 @@ def independent_rvar(func: Func, stage: Stage) -> str | None:
     coordinate that no iteration of the round stores at.
 
     Returns:
-        The loop's name; None if there is no other reduction loop, or no proof.
+        The name of the loop. None if it is the only reduction loop, or if nothing is proved.
     """
     reductions = [loop for loop in stage.loops if loop.kind != "pure"]
     if len(reductions) < 2 or reductions[0].kind != "impure_rvar":

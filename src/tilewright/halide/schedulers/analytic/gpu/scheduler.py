@@ -132,17 +132,14 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     for extended in chain(
         _wrapped(searches, large), _windows(searches, large), _split(searches, large)
     ):
-        own = TimeSearch(GroupTimes(extended[True]), first)
-        made = own.best(SEARCH.wrapped_slack * search.grouped_seconds)
-        pool += [(made, own)] if made is not None else []
-        if made is not None and made.seconds < best.seconds:
-            searches, search, best = extended, own, made
+        rivals = _rivals(extended, first, search)
+        pool += rivals
+        for made, own in rivals:
+            if made.seconds < best.seconds:
+                searches, search, best = extended, own, made
     if _scans(search, best):
-        along = TimeSearch(GroupTimes(searches[True]), replace(first, scanned=True))
-        made = along.best(SEARCH.wrapped_slack * search.grouped_seconds)
-        pool += [(made, along)] if made is not None else []
-        if made is not None and made.seconds < best.seconds:
-            search, best = along, made
+        pool += _rivals(searches, replace(first, scanned=True), search)
+        best, search = min(pool, key=lambda pair: pair[0].seconds)
     chosen.offer(replace(search.planned(best), runner_up=search.runner_up(best)))
     if k == 1:
         return chosen.best(k)
@@ -156,6 +153,15 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
         if made is not best and len(chosen.accepted) < k:
             chosen.offer(own.planned(made))
     return chosen.best(k)
+
+
+def _rivals(
+    searches: _GroupingSearches, options: Options, now: TimeSearch
+) -> list[tuple[TimedSchedule, TimeSearch]]:
+    """Return the best schedule of another search; none if it is far slower before refinement."""
+    own = TimeSearch(GroupTimes(searches[True]), options)
+    made = own.best(SEARCH.wrapped_slack * now.grouped_seconds)
+    return [] if made is None else [(made, own)]
 
 
 def _scans(search: TimeSearch, best: TimedSchedule) -> bool:
