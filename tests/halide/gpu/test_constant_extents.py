@@ -114,7 +114,7 @@ def by_hand(task):
 
 
 def test_threads_that_halide_launches_in_excess():
-    task = make_task(halved(), target="opencl")
+    task = make_task(halved(), target="opencl", machine="pocl")
     schedule = by_hand(task)
     assert not check(schedule, task.algorithm)
     predicted = launches(sized_nest(task.algorithm, schedule))
@@ -131,7 +131,7 @@ def test_threads_that_halide_launches_in_excess():
 
 
 def test_the_planned_schedule_is_mended(monkeypatch):
-    task = make_task(halved(), target="opencl")
+    task = make_task(halved(), target="opencl", machine="pocl")
     schedule = by_hand(task)
     planned = one_shot.plan_sizes(task)[0]
 
@@ -175,7 +175,7 @@ def test_the_func_without_a_bound_is_named(message, name):
 
 
 def test_registers_that_halide_finds_no_bound_of():
-    task = make_task(halved(), target="opencl")
+    task = make_task(halved(), target="opencl", machine="pocl")
     schedule = registers(task, 2)
     assert not check(schedule, task.algorithm)
     assert "unable to infer constant upper bound" in refusal(schedule, task.algorithm)

@@ -194,7 +194,7 @@ def test_the_learned_scheduler_plans_for_cuda():
 
 def test_it_has_no_model_for_opencl_and_auto():
     with pytest.raises(TilewrightError, match=r"no model for the target '.*opencl"):
-        plan_learned(make_task(BLUR, target="opencl"))
+        plan_learned(make_task(BLUR, target="opencl", machine="pocl"))
     with pytest.raises(TilewrightError, match="scheduler='auto' has no model"):
         plan_learned(make_task(BLUR, target="cuda", machine="a100"), auto=True)
 
