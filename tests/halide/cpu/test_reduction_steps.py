@@ -5,11 +5,11 @@ import pytest
 from patience import PATIENT
 
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.operation_counts import OpCount
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.summaries import (
     Analysis,
     Load,
-    OpCount,
     StageSummary,
     estimated_boxes,
 )
@@ -52,9 +52,11 @@ def reading(callee, **strides):
 
 def dot(*loads, ops="r", reorderable=True, loops=(RUN,)):
     """``f += a * b``: one product and one addition per iteration."""
-    counts = [OpCount(name, F32, frozenset(ops), False, 1) for name in ("mul", "add")]
+    counts = tuple(OpCount(name, F32, frozenset(ops), False, 1) for name in ("mul", "add"))
     args = tuple(Variable(loop.name, "var", I32) for loop in loops if loop.kind == "pure")
-    return StageSummary("f", 1, loops, (), loads, tuple(counts), (F32,), args, False, reorderable)
+    return StageSummary(
+        "f", 1, loops, (), loads, counts, (F32,), args, False, counts, reorderable=reorderable
+    )
 
 
 VECTORS = dot(reading("f"), reading("a", r=(1.0,)), reading("b", r=(1.0,)))

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.halide.analysis.summaries import Load, OpCount, StageSummary
+from tilewright.halide.analysis.operation_counts import OpCount
+from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Loop, Type, Variable
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import form
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
@@ -21,6 +22,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     load_cycles,
     natural_lanes,
     op_cycles,
+    separated,
     value_bytes,
 )
 from tilewright.machines import CpuMachine
@@ -45,9 +47,14 @@ def load(strides, callee="in", type_=F32, indirect=False, clamped=""):
     return Load(callee, "image", type_, strides, indirect, frozenset(clamped))
 
 
-def stage(ops=(), loads=(), loops=(X, Y), types=(F32,), scatter=False, args=("x", "y")):
+def stage(
+    ops=(), loads=(), loops=(X, Y), types=(F32,), scatter=False, args=("x", "y"), divided=None
+):
     variables = tuple(Variable(name, "var", I32) for name in args)
-    return StageSummary("f", 0, loops, (), tuple(loads), tuple(ops), types, variables, scatter)
+    counts = tuple(ops)
+    return StageSummary(
+        "f", 0, loops, (), tuple(loads), counts, types, variables, scatter, counts, divided or {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -493,7 +500,9 @@ def renamed(summary, names, func):
         for op in summary.ops
     )
     loops = tuple(dataclasses.replace(loop, name=names[loop.name]) for loop in summary.loops)
-    return dataclasses.replace(summary, func=func, loops=loops, loads=loads, ops=ops)
+    return dataclasses.replace(
+        summary, func=func, loops=loops, loads=loads, ops=ops, vector_ops=ops
+    )
 
 
 ACCUMULATION = stage(
@@ -546,3 +555,37 @@ def test_the_contiguous_dimension_is_part_of_the_form():
 
     assert form(ACCUMULATION, LOOPS, second) != form(ACCUMULATION, LOOPS, first)
     assert form(ACCUMULATION, {1: "x", 0: "y"}, first) != form(ACCUMULATION, LOOPS, first)
+
+
+def test_lanes_that_halide_separates_fill_registers_of_their_own():
+    half = load({"x": (0.5, 0.0), "y": (0.0, 1.0)})
+    half = dataclasses.replace(half, divisors={"x": 2})
+    parity = stage([op("add")], [half], divided={"x": 2})
+    plain = stage([op("add")], [half])
+    lanes = natural_lanes(plain, MODEL)
+    for width, registers in ((lanes, 1), (2 * lanes, 2)):
+        block = Block(0, width)
+        c = MODEL.constants
+        # Two vectors of half the lanes: an addition, a dense load, and the interleaved result.
+        halves = 2 * max(1, registers // 2) * (c.simple_cycles + c.load_cycles)
+        expected = halves + registers * (1 + c.shuffle_cycles) + c.loop_cycles
+        assert block_cycles(parity, LOOPS, block, MODEL, first) == pytest.approx(expected)
+        dense = registers * (c.simple_cycles + 1 + c.doubled_load_cycles) + c.loop_cycles
+        together = dense + c.doubled_shuffle_cycles
+        assert block_cycles(plain, LOOPS, block, MODEL, first) == pytest.approx(together)
+
+
+@pytest.mark.parametrize(("divisor", "widest"), [(1, 1), (2, 2), (6, 1)])
+def test_vectors_are_longer_where_lanes_are_separated(divisor, widest):
+    parity = stage([op("add")] * 4, [load({"x": (1.0, 0.0)})], divided={"x": divisor})
+    lanes = natural_lanes(parity, MODEL)
+    block = best_block(parity, LOOPS, {0: 4096.0, 1: 64.0}, MODEL, first)
+    assert block.lanes == lanes * widest
+
+
+def test_a_separated_load_has_the_stride_of_its_lanes():
+    half = dataclasses.replace(load({"x": (0.5, 0.0)}), divisors={"x": 2})
+    assert separated(half, "x", 2).strides == {"x": (1.0, 0.0)}
+    assert separated(half, "x", 2).divisors == {"x": 1}
+    unknown = load({"x": None})
+    assert separated(unknown, "x", 2) is unknown

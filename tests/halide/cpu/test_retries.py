@@ -1,6 +1,8 @@
 """Rivals of a search's schedule, and the choice among them by the model of loop nests."""
 
 import dataclasses
+import importlib
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from tilewright.halide.schedulers.analytic.cpu.scheduler import (
 from tilewright.halide.schedulers.learned.random_pipelines import build, random_pipeline
 from tilewright.machines import Cache, CpuMachine
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 CACHES = (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 32 << 20, 64, 2))
 MACHINE = CpuMachine("test", "x86-64", 2, ("avx2", "fma"), 256, CACHES)
 MODEL = model_of(MACHINE)
@@ -36,7 +39,7 @@ def searched(seed):
     return algorithm, boxes, reported(*found)
 
 
-@pytest.mark.parametrize("seed", [7091, 7101])
+@pytest.mark.parametrize("seed", [7101, 7111])
 def test_a_rival_that_the_other_model_predicts_to_be_faster_is_chosen(seed):
     algorithm, boxes, first = searched(seed)
     best = schedule_cpu(algorithm, MACHINE)[0]
@@ -48,9 +51,10 @@ def test_doubtful_schedules_have_rivals_without_windows_and_with_dear_memory():
     algorithm, boxes, first = searched(7101)
     seconds = retries.nest_seconds(algorithm, first, boxes, MODEL)
     found = retries.rival_policies(algorithm, first, seconds, MODEL)
-    assert found == (retries.LESS_INLINED, retries.FIXED, retries.DEAR_MEMORY)
+    others = (retries.LESS_INLINED, retries.MORE_INLINED)
+    assert found == (*others, retries.FIXED, retries.DEAR_MEMORY)
     dear = dataclasses.replace(first, cost=first.cost * 100)
-    assert retries.rival_policies(algorithm, dear, seconds, MODEL) == (retries.LESS_INLINED,)
+    assert retries.rival_policies(algorithm, dear, seconds, MODEL) == others
 
 
 def test_large_pipelines_are_not_searched_twice_without_a_doubt(monkeypatch):
@@ -71,8 +75,33 @@ def test_only_a_clear_gain_counts(monkeypatch, seconds, chosen):
     plans = [first, dataclasses.replace(first, notes=("other",))]
     known = {id(plan): value for plan, value in zip(plans, seconds, strict=True)}
     monkeypatch.setattr(retries, "nest_seconds", lambda _, plan, *rest: known[id(plan)])
-    found = retries.fastest(algorithm, plans[0], seconds[0], plans, boxes, MODEL)
+    found = retries.fastest(algorithm, plans[0], plans, boxes, MODEL, {})
     assert found is plans[chosen]
+
+
+def test_page_faults_count_in_the_choice(monkeypatch):
+    algorithm, boxes, first = searched(7101)
+    other = dataclasses.replace(first, schedule=dataclasses.replace(first.schedule, target="x"))
+    known = {id(first): 1.0, id(other): 1.2}
+    monkeypatch.setattr(retries, "nest_seconds", lambda _, plan, *rest: known[id(plan)])
+    for faults, chosen in ((0.0, first), (0.3, other)):
+        cycles = {first.schedule: faults * MODEL.constants.clock_hz}
+        assert MODEL.seconds(cycles[first.schedule]) == pytest.approx(faults)
+        found = retries.fastest(algorithm, first, [first, other], boxes, MODEL, cycles)
+        assert found is chosen
+
+
+def test_the_time_of_a_specialised_schedule_is_known(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    algorithm = load(importlib.import_module("camera_pipe").camera_pipe())
+    boxes = estimated_boxes(View(algorithm))
+    found = reported(
+        *schedule_with(algorithm, MACHINE, boxes, algorithm.symbols, retries.MORE_INLINED)
+    )
+    assert any(nest.specialize for entry in found.schedule.funcs for nest in entry.stages)
+    assert retries.nest_seconds(algorithm, found, boxes, MODEL) == pytest.approx(
+        MODEL.seconds(found.cost), rel=0.2
+    )
 
 
 def test_copies_of_inputs_are_not_judged_by_the_model_of_loop_nests(monkeypatch):
@@ -88,8 +117,8 @@ def test_copies_of_inputs_are_not_judged_by_the_model_of_loop_nests(monkeypatch)
     monkeypatch.setattr(
         retries, "nest_seconds", lambda _, plan, *rest: 0.1 if plan is copying else 1.0
     )
-    assert retries.fastest(algorithm, first, 1.0, [first, copying], boxes, MODEL) is first
+    assert retries.fastest(algorithm, first, [first, copying], boxes, MODEL, {}) is first
     monkeypatch.setattr(
         retries, "nest_seconds", lambda _, plan, *rest: 1.0 if plan is copying else 0.1
     )
-    assert retries.fastest(algorithm, copying, 1.0, [first, copying], boxes, MODEL) is copying
+    assert retries.fastest(algorithm, copying, [first, copying], boxes, MODEL, {}) is copying

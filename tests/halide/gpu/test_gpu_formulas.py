@@ -503,7 +503,7 @@ F32 = Type("float", 32)
 def grouped(*strides, thread="x", inside=()):
     loads = tuple(Load("image", "image", F32, s, False, frozenset()) for s in strides)
     loops = (Loop("x", "pure"), Loop("y", "pure"))
-    summary = StageSummary("f", 0, loops, (), loads, (), (F32,), (), False)
+    summary = StageSummary("f", 0, loops, (), loads, (), (F32,), (), False, ())
     return load_groups(summary, thread, frozenset(inside))
 
 

@@ -5,9 +5,9 @@ import pytest
 from gpu_pipelines import analysed, full
 
 from tilewright.halide.analysis.inlining import TooLarge
+from tilewright.halide.analysis.operation_counts import OpCount
 from tilewright.halide.analysis.summaries import (
     Load,
-    OpCount,
     StageSummary,
 )
 from tilewright.halide.frontend.source import load
@@ -22,7 +22,7 @@ def summary(callees, **operations):
     loads = tuple(Load(c, "func", F32, {"x": (float(i),)}, False, frozenset())
                   for i, c in enumerate(callees))  # fmt: skip
     ops = tuple(OpCount(n, F32, frozenset("x"), False, k) for n, k in operations.items())
-    return StageSummary("f", 0, (Loop("x", "pure"),), (), loads, ops, (F32,), (), False)
+    return StageSummary("f", 0, (Loop("x", "pure"),), (), loads, ops, (F32,), (), False, ops)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +23,6 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import (
     EVERYTHING,
-    STRICT,
     Access,
     Bound,
     Bounder,
@@ -38,9 +36,16 @@ from tilewright.halide.analysis.bounds import (
     type_range,
     union_boxes,
 )
+from tilewright.halide.analysis.fixed_point import fixed_point
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
 from tilewright.halide.analysis.lowering_bounds import LoweringBounder
+from tilewright.halide.analysis.operation_counts import (
+    OpCount,
+    count_operations,
+    loop_divisions,
+    op_weight,
+)
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
@@ -57,13 +62,6 @@ from tilewright.halide.ir.algorithm import (
     walk,
 )
 from tilewright.halide.ir.schedule import KnownValue
-
-TRANSCENDENTAL = ("exp", "log", "pow", "sin", "cos", "tan", "atan", "asin", "acos", "erf",
-                  "sinh", "cosh", "tanh")  # fmt: skip
-
-# Weights in additions, chosen and not measured: a transcendental function costs a polynomial of
-# degree 7 or more, a division or square root half of that.
-TRANSCENDENTAL_WEIGHT, DIVISION_WEIGHT = 8.0, 4.0
 
 # Summaries that a stage keeps, one per combination of its symbols' values. Analyses of one
 # schedule use some ten combinations.
@@ -98,27 +96,15 @@ class Load:
     aligned: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class OpCount:
-    """A number of operations of one kind and type that depend on the same loops.
-
-    `name` is that of an operator, an intrinsic or a C function. `constant_operand` is whether the
-    right operand is a literal; a division by a literal is cheap.
-    """
-
-    name: str
-    type: Type
-    loops: frozenset[str]
-    constant_operand: bool
-    count: int
-
-
 @dataclass(frozen=True, eq=False)
 class StageSummary:
     """The properties of one stage that the cost models need.
 
-    `scatter` is whether the stage stores at coordinates that depend on loaded data, and
-    `reorderable` is `is_reorderable`.
+    `ops` are the operations as written, and `vector_ops` those that a CPU executes in vectors,
+    where arithmetic on narrow integers takes fewer (`fixed_point`). `remainders` has, for every
+    loop whose variable is divided outside coordinates of loads, the period of the divisions
+    (`strides.divisors_of`), as in ``select(x % 2 == 0, a, b)``. `scatter` is whether the stage
+    stores at coordinates that depend on loaded data, and `reorderable` is `is_reorderable`.
     """
 
     func: str
@@ -130,6 +116,8 @@ class StageSummary:
     types: tuple[Type, ...]
     args: tuple[Expr, ...]
     scatter: bool
+    vector_ops: tuple[OpCount, ...]
+    remainders: Mapping[str, int] = field(default_factory=dict)
     reorderable: bool = False
 
     @cached_property
@@ -148,15 +136,6 @@ class StageSummary:
     def reads(self, callee: str) -> tuple[Access, ...]:
         """Return the accesses to one Func or image."""
         return tuple(a for a in self.accesses if a.callee == callee)
-
-
-def op_weight(op: OpCount) -> float:
-    """Return a machine-independent weight of an operation relative to an addition."""
-    if op.name.startswith(TRANSCENDENTAL):
-        return TRANSCENDENTAL_WEIGHT
-    if op.name in ("div", "mod") and not (op.constant_operand and op.type.code != "float"):
-        return DIVISION_WEIGHT
-    return DIVISION_WEIGHT if op.name.startswith("sqrt") else 1.0
 
 
 def nothing_to_do(stage: Stage) -> bool:
@@ -180,11 +159,10 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
     depends = dependences([*roots, *stage.args])
     clamps = _clamps([*roots, *stage.args], depends)
     divisors: dict[int, dict[str, int]] = {}
-    ops: Counter[tuple[str, Type, frozenset[str], bool]] = Counter()
     loads: dict[object, Load] = {}
     seen: set[int] = set()
-    stack: list[Expr] = list(roots)
-    stack += [arg for arg in stage.args if depends[id(arg)][1]]
+    computed = [*roots, *(arg for arg in stage.args if depends[id(arg)][1])]
+    stack: list[Expr] = list(computed)
     while stack:
         node = stack.pop()
         if id(node) in seen or isinstance(node, Const | Variable):
@@ -206,11 +184,8 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
             stack.extend(a for a in node.args if depends[id(a)][1])
             continue
         stack.extend(node.args)
-        if isinstance(node, Call) and node.name.startswith(("likely", "strict_float", "promise")):
-            continue
-        right = node.args[-1] if node.args else None
-        literal = isinstance(right, Const)
-        ops[(node.name.removeprefix(STRICT), node.type, depends[id(node)][0], literal)] += 1
+    ops = count_operations(computed, depends, {})
+    found = fixed_point(computed)
     scatter = any(depends[id(a)][1] for a in stage.args)
     calls = list(stage.calls)
     return StageSummary(
@@ -219,10 +194,12 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         stage.loops,
         accesses_of(calls, linear),
         tuple(loads.values()),
-        tuple(OpCount(*key, count=n) for key, n in ops.items()),
+        ops,
         func.types,
         stage.args,
         scatter,
+        count_operations(computed, depends, found) if found else ops,
+        divisors_of(loop_divisions(roots, depends), slopes, divisors),
         is_reorderable(stage),
     )
 

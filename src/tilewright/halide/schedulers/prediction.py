@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest, nest_analysis
-from tilewright.halide.analysis.summaries import Analysis
+from tilewright.halide.analysis.running_nest import running_nest
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest
 from tilewright.halide.ir.plan import GroupReport, PartTime, PlannedSchedule, Prediction
 from tilewright.halide.ir.schedule import Schedule
-from tilewright.halide.ir.variants import running_at
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.given import groups_of
 from tilewright.halide.schedulers.task import Task
@@ -103,17 +102,7 @@ def schedule_nest(task: Task, schedule: Schedule) -> ScheduledNest:
 
     Raises one of `UNKNOWN` if its sizes cannot be determined.
     """
-    schedule = running_at(schedule, task.algorithm)
-    found = nest_analysis(task.algorithm, schedule)
-    if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):
-        symbols = found.view.algorithm.symbols
-        found = Analysis(found.view, found.output_boxes, symbols, specialize=True)
-        funcs = (
-            replace(entry, stages=tuple(replace(nest, specialize=()) for nest in entry.stages))
-            for entry in schedule.funcs
-        )
-        schedule = replace(schedule, funcs=tuple(funcs))
-    return ScheduledNest(found, schedule)
+    return running_nest(task.algorithm, schedule)
 
 
 def _predicted(

@@ -161,7 +161,7 @@ class InstanceReader:
             for name in variables_of(stage, loop.name)
         ]
         total = 0.0
-        for op in self.analysis.summaries(stage.func.name)[stage.key[1]].ops:
+        for op in self.analysis.summaries(stage.func.name)[stage.key[1]].vector_ops:
             # LLVM hoists operations that do not depend on the inner loops.
             hoisted = names and not {names[-1], vector} & op.loops
             share = model.constants.hoisted_share if hoisted else 1.0

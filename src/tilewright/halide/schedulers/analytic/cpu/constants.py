@@ -84,8 +84,8 @@ class CpuConstants:
     fault_threshold: float = constant(
         32.0 * 2**20, BYTES, "M_MMAP_THRESHOLD_MAX of glibc: larger blocks are unmapped when freed"
     )
-    fault_peak: float = constant(
-        1.5, RATIO, "chosen: glibc trims a heap beyond twice its largest unmapped block"
+    heap_pad_bytes: float = constant(
+        128.0 * 2**10, BYTES, "glibc: M_TOP_PAD, by which a heap grows beyond what is needed"
     )
     kept_heap_bytes: float = constant(
         2.0 * 2**20,
@@ -149,6 +149,9 @@ class CpuConstants:
     select_cycles: float = constant(0.8, REGISTER_CYCLES, "chosen: a blend and its mask")
     cast_cycles: float = constant(1.0, REGISTER_CYCLES, "chosen: one shuffle per cycle")
     absd_cycles: float = constant(1.2, REGISTER_CYCLES, "chosen: two simple operations")
+    halving_cycles: float = constant(
+        1.8, REGISTER_CYCLES, "Halide 21: a sum, a shift, and two bit operations, for an average"
+    )
     lerp_cycles: float = constant(4.0, REGISTER_CYCLES, "chosen: widen, two products, sum, shift")
     multiply_cycles: float = constant(0.6, REGISTER_CYCLES, _TWO_PER_CYCLE)
     multiply32_cycles: float = constant(

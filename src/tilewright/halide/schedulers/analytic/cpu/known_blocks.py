@@ -64,8 +64,9 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
                 op.constant_operand,
                 op.count,
             )
-            for op in summary.ops
+            for op in summary.vector_ops
         ),
+        frozenset((place.get(name, name), by) for name, by in summary.remainders.items()),
         summary.types,
         summary.scatter,
         summary.scans,

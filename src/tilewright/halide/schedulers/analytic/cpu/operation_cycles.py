@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from tilewright.halide.analysis.summaries import TRANSCENDENTAL, Load, OpCount
+from tilewright.halide.analysis.operation_counts import TRANSCENDENTAL, OpCount
+from tilewright.halide.analysis.summaries import Load
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 
 # Functions that Halide calls in the C library, once per lane.
 _LIBRARY = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf")
-_LOGIC = frozenset(("and", "or", "not"))
+_LOGIC = frozenset(("and", "or", "not", "bitwise_and"))
 
 Innermost = Callable[[str], int]
 
@@ -41,7 +43,7 @@ def op_cycles(op: OpCount, lanes: int, model: CpuModel) -> float:
         return _division(op, lanes, registers, c)
     if op.name == "mul":
         return _product(op, c) * registers
-    return _simple(op.name, c) * registers
+    return _simple(op, c) * registers
 
 
 def _division(op: OpCount, lanes: int, registers: float, c: CpuConstants) -> float:
@@ -61,13 +63,18 @@ def _product(op: OpCount, c: CpuConstants) -> float:
     return c.multiply32_cycles if op.type.bits == c.middle_bits else c.multiply64_cycles
 
 
-def _simple(name: str, c: CpuConstants) -> float:
+def _simple(op: OpCount, c: CpuConstants) -> float:
     """Return cycles per register of operations other than products, quotients and functions."""
+    name = op.name
     if name in _LOGIC:
         return c.logic_cycles
+    if name == "rounding_halving_add" and (op.type.code != "uint" or op.type.bits > c.narrow_bits):
+        return c.halving_cycles
     named = {
         "select": c.select_cycles,
         "cast": c.cast_cycles,
+        "saturating_cast": c.cast_cycles,
+        "halving_add": c.halving_cycles,
         "reinterpret": 0.0,
         "absd": c.absd_cycles,
         "lerp": c.lerp_cycles,
@@ -105,6 +112,28 @@ def load_cycles(
     if 0 < stride < 1:
         return c.fraction_cycles * registers
     return c.gather_cycles * lanes
+
+
+def separated_parts(divisor: int, lanes: int, model: CpuModel) -> int:
+    """Return the number of vectors into which Halide separates lanes (1: none).
+
+    It does so where ``x % divisor`` or ``x // divisor`` of the vector's loop occurs outside
+    coordinates, and interleaves the results.
+    """
+    return divisor if separable(divisor, lanes, model.constants.most_separated) else 1
+
+
+def separated(load: Load, vector: str, parts: int) -> Load:
+    """Return a load as it is for every `parts`-th lane of a vector along loop `vector`."""
+    steps = load.strides.get(vector)
+    if steps is None:
+        return load
+    divisor = load.divisors.get(vector, 1)
+    return replace(
+        load,
+        strides={**load.strides, vector: tuple(parts * step for step in steps)},
+        divisors={**load.divisors, vector: divisor // math.gcd(divisor, parts)},
+    )
 
 
 def separable(divisor: int, lanes: int, most: int) -> bool:

@@ -151,7 +151,7 @@ def step_cycles(
 
     fold = c.fold_cycles * math.log2(lanes) + c.neighbour_cycles * (neighbours and rows > 1)
     cycles = fold * rows * len(summary.types)
-    for op in summary.ops:
+    for op in summary.vector_ops:
         if run in op.loops:
             cycles += op.count * op_cycles(op, lanes, model) * vectors * copies(op.loops)
         else:

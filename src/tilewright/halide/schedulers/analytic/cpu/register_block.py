@@ -37,6 +37,8 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
     across,
     load_cycles,
     op_cycles,
+    separated,
+    separated_parts,
 )
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     run_of,
@@ -97,7 +99,7 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     """Return the lanes that fill a register with the type of most of the work."""
     c = model.constants
     weight: dict[int, float] = {}
-    for op in summary.ops:
+    for op in summary.vector_ops:
         if op.type.code == "handle" or op.name in ("cast", "reinterpret") or op.type.bits == 1:
             continue
         weight[op.type.bytes] = weight.get(op.type.bytes, 0.0) + op.count
@@ -135,6 +137,10 @@ class _Kernel:
     def width(self) -> int:
         """Lanes of the stage's vectors; 1 if it has no loop along the vector dimension."""
         return self.block.lanes if self.vector is not None else 1
+
+    def parts(self, model: CpuModel) -> int:
+        """Return the number of vectors into which the lanes are separated."""
+        return separated_parts(self.summary.remainders.get(self.vector or "", 1), self.width, model)
 
     @property
     def inner(self) -> frozenset[str | None]:
@@ -214,10 +220,11 @@ def _operations(kernel: _Kernel, model: CpuModel) -> float:
     """Return cycles of a block's operations; those hoisted out of reduction loops count less."""
     c = model.constants
     vector, reductions, inner = kernel.vector, kernel.reductions, kernel.inner
+    parts = kernel.parts(model)
     cycles = 0.0
-    for op in kernel.summary.ops:
+    for op in kernel.summary.vector_ops:
         if vector is not None and vector in op.loops:
-            cost = op_cycles(op, kernel.width, model) * kernel.copies(op.loops)
+            cost = parts * op_cycles(op, kernel.width // parts, model) * kernel.copies(op.loops)
         elif op.loops & inner or vector is None:
             cost = op_cycles(op, 1, model) * kernel.copies(op.loops)
         else:
@@ -234,7 +241,10 @@ def _load(
     """Return cycles of a load per block; with `accumulating`, accumulators are not reloaded."""
     c = model.constants
     depends = frozenset(load.strides)
-    cost = load_cycles(load, kernel.vector, kernel.width, model, innermost)
+    parts = kernel.parts(model)
+    if parts > 1 and kernel.vector is not None:
+        load = separated(load, kernel.vector, parts)
+    cost = parts * load_cycles(load, kernel.vector, kernel.width // parts, model, innermost)
     if kernel.vector in load.clamped and not load.indirect:
         cost += kernel.border * c.border_cycles * kernel.width
     cost *= kernel.copies(depends)
@@ -254,6 +264,8 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
         held += registers * block.vectors * block.rows
         side_by_side = block.vector == innermost(kernel.summary.func) or width == 1
         each = float(registers) if side_by_side else model.constants.scatter_cycles * width
+        if kernel.parts(model) > 1:
+            each += model.constants.shuffle_cycles * registers
         stores += each * block.vectors * block.rows
     return held, stores
 
@@ -271,7 +283,7 @@ def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) ->
 
 def _shared(summary: StageSummary, vector: str, row: str) -> bool:
     """Return whether rows share vector operations or vector loads."""
-    return any(vector in op.loops and row not in op.loops for op in summary.ops) or any(
+    return any(vector in op.loops and row not in op.loops for op in summary.vector_ops) or any(
         vector in load.strides and row not in load.strides for load in summary.loads
     )
 
@@ -332,11 +344,13 @@ def best_block(
     return close[min(rank, len(close) - 1)]
 
 
-def _widths(summary: StageSummary, reducing: bool, model: CpuModel) -> Iterator[int]:
-    """Yield the candidate vector lengths, in lanes."""
+def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel) -> Iterator[int]:
+    """Yield the candidate lengths of vectors along loop `vector`, in lanes."""
     lanes = natural_lanes(summary, model)
     yield lanes
     yield lanes // 2
+    divisor = summary.remainders.get(vector, 1)
+    yield lanes * separated_parts(divisor, divisor * lanes, model)
     # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
     # more than 16 registers.
     if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
@@ -373,7 +387,7 @@ def _candidates(
     # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
     gathered = any(load.indirect for load in summary.loads)
     for d in loops:
-        for width in _widths(summary, reducing, model):
+        for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
             if extents[d] < max(2, width // 2):
                 continue
             for vectors in SEARCH.block_vectors if accumulating and not gathered else (1,):

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Box
-from tilewright.halide.analysis.scheduled_nest import UNKNOWN, ScheduledNest, nest_analysis
+from tilewright.halide.analysis.running_nest import running_nest
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import clone_problems
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.ir.schedule import Clone
+from tilewright.halide.ir.schedule import Clone, Schedule
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
@@ -29,6 +30,7 @@ from tilewright.halide.schedulers.analytic.cpu.tiling import Policy
 FIXED = Policy(slide=False)
 DEAR_MEMORY = Policy(memory_weight=SEARCH.dear_memory)
 LESS_INLINED = Policy(inline_bias=SEARCH.less_inlined)
+MORE_INLINED = Policy(inline_bias=SEARCH.more_inlined)
 
 
 def worth_cloning(costs: CpuCosts) -> tuple[Clone, ...]:
@@ -85,14 +87,14 @@ def rival_policies(
 ) -> tuple[Policy, ...]:
     """Return the policies under which to search again for a schedule to use without measuring.
 
-    A small pipeline is also searched with fewer Funcs inlined at first: revisions then end in
-    another local optimum. Where the search predicts far less than the model of loop nests
+    A small pipeline is also searched with fewer and with more Funcs inlined at first: revisions
+    then end in other local optima. Where the search predicts far less than the model of loop nests
     (`seconds`), its windows or its traffic are not what it takes them for, and searches without
     these are tried.
     """
     rivals = []
     if len(algorithm.funcs) <= SEARCH.rival_funcs:
-        rivals.append(LESS_INLINED)
+        rivals += [LESS_INLINED, MORE_INLINED]
     if seconds is not None and seconds > SEARCH.doubtful * model.seconds(planned.cost):
         rivals += [FIXED, DEAR_MEMORY]
     return tuple(rivals)
@@ -101,24 +103,30 @@ def rival_policies(
 def fastest(
     algorithm: Algorithm,
     best: PlannedSchedule,
-    seconds: float | None,
     found: Sequence[PlannedSchedule],
     boxes: Mapping[str, Box],
     model: CpuModel,
+    faults: Mapping[Schedule, float],
 ) -> PlannedSchedule:
     """Return the schedule that the model of loop nests predicts to be fastest.
 
-    It is `best`, the cheapest one of the searches, which is predicted to take `seconds`, unless
-    another one is clearly faster. Neither may have copies of inputs: the model knows what these
-    cost, but not the cache lines they save.
+    It is `best`, the cheapest one of the searches, unless another one is clearly faster. `faults`
+    has the cycles of page faults that the model does not know. Neither may have copies of inputs:
+    the model knows what these cost, but not the cache lines they save.
     """
-    if seconds is None or copies_in(best.schedule, algorithm):
+
+    def seconds(planned: PlannedSchedule) -> float | None:
+        own = nest_seconds(algorithm, planned, boxes, model)
+        return None if own is None else own + model.seconds(faults.get(planned.schedule, 0.0))
+
+    known = seconds(best)
+    if known is None or copies_in(best.schedule, algorithm):
         return best
-    chosen, least = best, SEARCH.clear_gain * seconds
+    chosen, least = best, SEARCH.clear_gain * known
     for planned in found:
         if planned is best or copies_in(planned.schedule, algorithm):
             continue
-        other = nest_seconds(algorithm, planned, boxes, model)
+        other = seconds(planned)
         if other is not None and other < least:
             chosen, least = planned, other
     return chosen
@@ -128,12 +136,9 @@ def nest_seconds(
     algorithm: Algorithm, planned: PlannedSchedule, boxes: Mapping[str, Box], model: CpuModel
 ) -> float | None:
     """Return the time that the model of loop nests predicts; None if sizes cannot be determined."""
-    schedule = planned.schedule
-    if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):
-        return None  # its sizes are those of the specialisation
     with np.errstate(invalid="ignore", over="ignore"):
         try:
-            nest = ScheduledNest(nest_analysis(algorithm, schedule, boxes), schedule)
+            nest = running_nest(algorithm, planned.schedule, boxes)
             return sum(part.seconds for part in part_times(nest, model))
         except UNKNOWN:
             return None

@@ -35,6 +35,7 @@ from tilewright.halide.schedulers.analytic.cpu.retries import (
     DEAR_MEMORY,
     FIXED,
     LESS_INLINED,
+    MORE_INLINED,
     fastest,
     gathers,
     nest_seconds,
@@ -42,7 +43,10 @@ from tilewright.halide.schedulers.analytic.cpu.retries import (
     worth_cloning,
 )
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
-from tilewright.halide.schedulers.analytic.cpu.storage import kept_bytes
+from tilewright.halide.schedulers.analytic.cpu.storage import (
+    fresh_bytes,
+    kept_bytes,
+)
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
@@ -114,31 +118,8 @@ class InliningSearch:
         return found[best]
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
-        """Return the cost of a grouping, including the page faults of all its buffers.
-
-        C libraries keep freed memory only up to a limit. They return large buffers to the system,
-        and so a heap much larger than its largest buffer: its pages then fault again in every run.
-        """
-        limit = self.model.constants.fault_threshold
-        view = costs.analysis.view
-        place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
-        fresh = largest = peak = 0.0
-        live: dict[int, float] = {}
-        ends: dict[int, int] = {}
-        for i, (group, plan) in enumerate(zip(grouping.groups, grouping.plans, strict=True)):
-            size = plan.root_bytes
-            if size > limit:
-                fresh += size
-            else:
-                largest = max(largest, size)
-                live[i] = size
-                readers = view.consumers[group.output]
-                ends[i] = max((place[r] for r in readers if r in place), default=i)
-                peak = max(peak, sum(live.values()))
-            live = {j: held for j, held in live.items() if ends[j] > i}
-        if peak > self.model.constants.fault_peak * largest:
-            fresh += peak
-        return sum(plan.cost - plan.fault for plan in grouping.plans) + costs.fault_cycles(fresh)
+        """Return the cost of a grouping, including the page faults of all its buffers."""
+        return grouping.cost + fault_cycles(costs, grouping)
 
     def run(self, effort: int) -> tuple[CpuCosts, Grouping[CpuPlan]]:
         """Inline cheap Funcs, group the others, then revise the inlining.
@@ -253,6 +234,19 @@ class InliningSearch:
         )
 
 
+def fault_cycles(costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
+    """Return cycles of the page faults of all buffers together, beyond those of single ones."""
+    readers = costs.analysis.view.consumers
+    place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
+    last = [
+        max((place[reader] for reader in readers[group.output] if reader in place), default=i)
+        for i, group in enumerate(grouping.groups)
+    ]
+    sizes = [plan.root_bytes for plan in grouping.plans]
+    fresh = fresh_bytes(sizes, last, costs.model.constants)
+    return costs.fault_cycles(fresh) - sum(plan.fault for plan in grouping.plans)
+
+
 def schedule_with(
     algorithm: Algorithm,
     machine: CpuMachine,
@@ -297,7 +291,7 @@ POLICIES = (
     Policy(stepped=True),
     DEAR_MEMORY,
     Policy(block=1),
-    Policy(inline_bias=SEARCH.more_inlined),
+    MORE_INLINED,
     FIXED,
     LESS_INLINED,
     Policy(block=2),
@@ -342,14 +336,14 @@ def schedule_cpu(
         searches.run(chosen, Policy(transposed=True))
     if clones := worth_cloning(first):
         searches.run(with_clones(algorithm, (*clones, *wrappers)), POLICIES[0])
-    best = min(found.accepted, key=lambda planned: planned.cost)
+    best = min(found.accepted, key=searches.cycles)
     chosen = with_clones(algorithm, best.schedule.clones)
     model = model_of(machine, constants)
     seconds = nest_seconds(algorithm, best, boxes, model)
     rivals = rival_policies(algorithm, best, seconds, model)
     for policy in rivals:
         searches.run(chosen, policy)
-    best = fastest(algorithm, best, seconds, found.accepted, boxes, model)
+    best = fastest(algorithm, best, found.accepted, boxes, model, searches.faults)
     for policy in POLICIES[1:]:
         if len(found.accepted) >= k:
             break
@@ -358,7 +352,7 @@ def schedule_cpu(
     if len(found.accepted) < k:
         _offer_tilings(found, k, *searches.results[best.schedule], machine.cores)
     rest = [planned for planned in found.accepted if planned is not best]
-    ranked = sorted(rest, key=lambda planned: planned.cost)
+    ranked = sorted(rest, key=searches.cycles)
     return [best, *ranked, *found.reserve][:k]
 
 
@@ -366,9 +360,9 @@ def schedule_cpu(
 class _Searches:
     """Searches of one pipeline and its clones under several policies.
 
-    The schedules are offered to `found`; `results` keeps the search that produced each. All
-    searches share the analyses, which do not depend on the policy. Searches with the same memory
-    weight share their register blocks.
+    The schedules are offered to `found`; `results` keeps the search that produced each, and
+    `faults` its `fault_cycles`. All searches share the analyses, which do not depend on the policy.
+    Searches with the same memory weight share their register blocks.
     """
 
     machine: CpuMachine
@@ -379,6 +373,7 @@ class _Searches:
     results: dict[Schedule, tuple[Policy, CpuCosts, Grouping[CpuPlan]]] = field(
         default_factory=dict
     )
+    faults: dict[Schedule, float] = field(default_factory=dict)
     _bases: dict[tuple[Added, ...], Analysis] = field(default_factory=dict)
     _blocks: dict[tuple[tuple[Added, ...], float], KnownBlocks] = field(default_factory=dict)
 
@@ -389,6 +384,10 @@ class _Searches:
             view = View(algorithm)
             self._bases[key] = Analysis(view, self.boxes, self.scalars, specialize=True)
         return self._bases[key]
+
+    def cycles(self, planned: PlannedSchedule) -> float:
+        """Return the cost of a schedule, with the page faults of all its buffers."""
+        return planned.cost + self.faults.get(planned.schedule, 0.0)
 
     def run(self, algorithm: Algorithm, policy: Policy) -> CpuCosts:
         """Search under a policy, offer the schedule, and return the costs used."""
@@ -407,8 +406,10 @@ class _Searches:
         if policy.memory_weight != 1.0:
             costs, grouping = unweighted(costs, grouping, model_of(self.machine, self.constants))
         planned = reported(schedule, grouping, costs)
+        self.faults[schedule] = fault_cycles(costs, grouping)
         packed = with_panels(planned, costs, grouping)
         if packed is not None:
+            self.faults[packed.schedule] = self.faults[schedule]
             self.results.setdefault(packed.schedule, (policy, costs, grouping))
             self.found.offer(packed)
         self.found.offer(planned)

@@ -88,3 +88,44 @@ def kept_bytes(roots: Iterable[float], c: CpuConstants) -> float:
     """Return what the C library keeps of a free heap, given the bytes of all buffers at root."""
     largest = max((size for size in roots if size <= c.fault_threshold), default=0.0)
     return max(c.kept_heap_bytes, c.kept_heap_blocks * largest)
+
+
+def fresh_bytes(roots: Sequence[float], last: Sequence[int], c: CpuConstants) -> float:
+    """Return the bytes of buffers at root whose pages are fresh in every run.
+
+    Blocks above a limit are mapped and unmapped on their own. The others share a heap, and what is
+    free at its end is returned to the system where it exceeds twice the largest of them.
+
+    Args:
+        roots: the bytes of each buffer, in the order of their computation.
+        last: for each buffer, the position of the last one computed from it.
+        c: the constants.
+    """
+    mapped = sum(size for size in roots if size > c.fault_threshold)
+    heap = [size if size <= c.fault_threshold else 0.0 for size in roots]
+    extent = heap_extent(heap, last)
+    trimmed = extent + c.heap_pad_bytes > c.kept_heap_blocks * max(heap, default=0.0)
+    return mapped + extent if trimmed and extent > c.kept_heap_bytes else mapped
+
+
+def heap_extent(sizes: Sequence[float], last: Sequence[int]) -> float:
+    """Return the bytes that a heap grows to: each block takes the smallest gap that it fits in.
+
+    >>> heap_extent([8, 8, 4, 12], [1, 2, 3, 3])  # the last one fits in no gap
+    28.0
+    """
+    blocks: dict[int, tuple[float, float]] = {}
+    extent = 0.0
+    for i, size in enumerate(sizes):
+        if size <= 0.0:
+            continue
+        gaps, at = [], 0.0
+        for start, end in sorted(blocks.values()):
+            if start - at >= size:
+                gaps.append((start - at, at))
+            at = end
+        start = min(gaps)[1] if gaps else at
+        blocks[i] = (start, start + size)
+        extent = max(extent, start + size)
+        blocks = {j: block for j, block in blocks.items() if last[j] > i}
+    return extent
