@@ -131,15 +131,17 @@ def peer_schedules(
     inputs: Any,
     cpu_seconds: float = PEER_SECONDS,
     only: Container[str] | None = None,
+    published: bool = False,
 ) -> dict[str, Any]:
     """What Halide's autoschedulers make of a pipeline, by name: `PeerSchedule` each.
 
-    `only` names those that are wanted, by default all.
+    `only` names those that are wanted, by default all; with `published`, Anderson2021 runs with the
+    settings of its paper as well.
     """
     from tilewright.halide.schedulers.halide_autoschedulers import PeerSchedule, peers, run_peers
 
     found = {}
-    for peer in peers(task.target, task.machine):
+    for peer in peers(task.target, task.machine, published=published):
         if only is not None and peer.name not in only:
             continue
         told: list[Any] = [task.target, sorted(peer.parameters.items()), task.algorithm.digest]

@@ -120,6 +120,7 @@ def test_arguments_arrive(schedule, pipe):
         "fusion": "overlapped",
         "objective": "sioutas",
         "scheduler": "auto",
+        "search": "tilewright",
         "verify": False,
         "check": True,
         "keep_schedule": True,
@@ -184,6 +185,7 @@ def test_a_wrong_answer_is_a_failure(schedule, pipe, capsys):
         (["-o", "-", "--json"], "standard output takes one document"),
         (["--seed", "-1"], "is not a seed"),
         (["--mode", "top", "--evaluations", "9"], "--evaluations is for --mode tune"),
+        (["--search", "published"], "--search published is for --scheduler learned on CUDA"),
     ],
 )
 def test_mistakes_are_reported_before_any_work(schedule, pipe, capsys, arguments, message):

@@ -41,6 +41,9 @@ def add_parser(commands: Any) -> None:
             "--scheduler analytic|learned|auto = analytic": "the analytic search, a beam search "
             "with a learned cost model (for CUDA: the released one of Anderson 2021), or, for CPUs "
             "only, the latter's best where it expects a clear gain (auto)",
+            "--search tilewright|published|published-quick = tilewright": "how --scheduler learned "
+            "searches for CUDA: our own search, that of Anderson 2021 as published (a beam search "
+            "and 79 greedy samples), or the same with fewer samples",
             "--model MODEL.json": "with --scheduler learned or auto: the cost model of tilewright "
             "train (default: the one that comes with Tilewright)",
             "--verify": "with --mode oneshot: compile the schedule, run it and check its answers",
@@ -86,14 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from tilewright.cli.pipeline import load_pipeline
     from tilewright.cli.progress import show_progress
 
-    if args.evaluations is not None:
-        if args.mode != "tune":
-            raise TilewrightError("--evaluations is for --mode tune: give both, or neither")
-        given["evaluations"] = args.evaluations
-    if args.model is not None:
-        if args.scheduler == "analytic":
-            raise TilewrightError("--model is for --scheduler learned or auto: give both")
-        given["model"] = args.model
+    given |= _planning(args)
     pipeline = load_pipeline(arguments.pipeline_of(args), dict(args.arg))
     from tilewright.halide import schedule
 
@@ -112,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
             fusion=args.fusion,
             objective=args.objective,
             scheduler=args.scheduler,
+            search=args.search,
             verify=args.verify,
             check=not args.no_check,
             keep_schedule=args.keep,
@@ -134,6 +131,28 @@ def run(args: argparse.Namespace) -> int:
         made = with_provenance(report, args.words, args.seed, args.load_before)
         write_page(args.report, made, "schedule", result, args.records)
     return 1 if report.verified is False else 0
+
+
+def _planning(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that only some modes and schedulers have.
+
+    Raises:
+        TilewrightError: The mode or the scheduler has no such option.
+    """
+    given: dict[str, Any] = {}
+    if args.evaluations is not None:
+        if args.mode != "tune":
+            raise TilewrightError("--evaluations is for --mode tune: give both, or neither")
+        given["evaluations"] = args.evaluations
+    if args.model is not None:
+        if args.scheduler == "analytic":
+            raise TilewrightError("--model is for --scheduler learned or auto: give both")
+        given["model"] = args.model
+    if args.search != "tilewright" and args.scheduler != "learned":
+        raise TilewrightError(
+            f"--search {args.search} is for --scheduler learned on CUDA: give both"
+        )
+    return given
 
 
 def _writer(output: str | None) -> str:

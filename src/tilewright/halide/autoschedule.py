@@ -40,6 +40,7 @@ from tilewright.halide.search.one_shot import plan_checked
 from tilewright.halide.search.spills import (
     PLANNED_PER_WANTED,
     can_check_spills,
+    spill_filter,
     without_spills,
 )
 from tilewright.halide.search.top_k import (
@@ -147,7 +148,9 @@ def schedule(
     given = [given_plan(serialized(pipeline), task)] if existing == "improve" else []
     watch.enter("searching")
     searching = time.process_time()
-    planned = _planned(task, mode, groups.planning, given, groups.measuring.seed)
+    limit = groups.budget.time_limit
+    left = None if limit is None else limit - (time.monotonic() - began)
+    planned = _planned(task, mode, groups.planning, given, groups.measuring.seed, left)
     facts = {"search": f"{time.process_time() - searching:.2f} CPU seconds"}
     facts |= model_facts(task)
     if mode in ("oneshot", "given") and not groups.measuring.verify:
@@ -185,9 +188,17 @@ def _checked(mode: str, planning: Planning, estimates: Estimates) -> Existing:
 
 
 def _planned(
-    task: Task, mode: Mode, planning: Planning, given: list[PlannedSchedule], seed: int
+    task: Task,
+    mode: Mode,
+    planning: Planning,
+    given: list[PlannedSchedule],
+    seed: int,
+    seconds: float | None = None,
 ) -> list[PlannedSchedule]:
-    """Return the schedules to consider: the `given` ones, then the model's, best first."""
+    """Return the schedules to consider: the `given` ones, then the model's, best first.
+
+    `seconds` limits the search as published.
+    """
     if mode == "given":
         return given
     fusion, objective = planning.fusion, planning.objective
@@ -201,6 +212,8 @@ def _planned(
             model=_model(task, planning),
             seed=seed,
             check=planning.check,
+            search=planning.search,
+            seconds=seconds,
         )
     k = planning.k or TOP_K
     if planning.scheduler == "analytic":
@@ -212,7 +225,17 @@ def _planned(
     least = k // 2 + 1 if mode == "tune" else 1
     auto = planning.scheduler == "auto"
     model = _model(task, planning)
-    learned = plan_learned(task, k=k, least_analytic=least, auto=auto, seed=seed, model=model)
+    learned = plan_learned(
+        task,
+        k=k,
+        least_analytic=least,
+        auto=auto,
+        seed=seed,
+        model=model,
+        search=planning.search,
+        seconds=seconds,
+        spilled=spill_filter(task, planning.check),
+    )
     return [*given, *learned]
 
 

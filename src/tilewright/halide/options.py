@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from tilewright.errors import TilewrightError
-from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler
+from tilewright.halide.schedulers.registry import Fusion, Objective, Scheduler, Search
 from tilewright.records import Records
 
 Mode = Literal["oneshot", "top", "tune", "given"]
@@ -48,6 +48,9 @@ class Planning:
             released model of Anderson 2021); or ``auto``, for CPUs only:
             the best analytic schedule, unless the learned model expects a clear gain. In mode
             ``tune``, ``learned`` and ``auto`` also measure other structures before tuning.
+        search: with ``scheduler="learned"`` for CUDA: our own search (``tilewright``), the search
+            of Anderson 2021 as published (``published``: a beam search and 79 greedy samples), or
+            the same with fewer samples (``published-quick``).
         model: a file of ``tilewright train`` with the cost model of ``learned`` and ``auto`` on
             CPUs; by default the one that comes with the package.
         existing: how to treat Funcs that are already scheduled. ``refuse``: raise an error.
@@ -74,6 +77,7 @@ class Planning:
     fusion: Fusion = "nested"
     objective: Objective = "time"
     scheduler: Scheduler = "analytic"
+    search: Search = "tilewright"
     model: str | os.PathLike[str] | None = None
     existing: Existing = "refuse"
     check: bool = True
@@ -91,12 +95,18 @@ class Planning:
                 f"model={os.fspath(self.model)!r} is for the learned scheduler: add "
                 "scheduler='learned' or 'auto'"
             )
-        for name, kind in (("existing", Existing), ("scheduler", Scheduler)):
+        kinds = (("existing", Existing), ("scheduler", Scheduler), ("search", Search))
+        for name, kind in kinds:
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise TilewrightError(
                     f"{name}={getattr(self, name)!r} is unknown: use one of {known}"
                 )
+        if self.search != "tilewright" and self.scheduler != "learned":
+            raise TilewrightError(
+                f"search={self.search!r} is for the learned scheduler on CUDA: add "
+                "scheduler='learned'"
+            )
 
 
 @dataclass(frozen=True)
@@ -166,6 +176,7 @@ class ScheduleOptions(CommonOptions, total=False):
 
     evaluations: int
     scheduler: Scheduler
+    search: Search
     model: str | os.PathLike[str]
     check: bool
     exact_sizes: bool

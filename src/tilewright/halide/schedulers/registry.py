@@ -23,6 +23,7 @@ T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
 Objective = Literal["time", "sioutas"]
 Scheduler = Literal["analytic", "learned", "auto"]
+Search = Literal["tilewright", "published", "published-quick"]
 # Maximum number of variations to check per requested schedule, if the cost model has too few.
 VARIATIONS = 60
 # The start of the note if the model raises an error on a valid pipeline, which is a defect.

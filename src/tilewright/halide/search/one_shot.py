@@ -15,12 +15,14 @@ from tilewright.halide.schedulers.registry import (
     Fusion,
     Objective,
     Scheduler,
+    Search,
     device_limits,
     naive,
     why_illegal,
 )
 from tilewright.halide.schedulers.several_sizes import plan_sizes
 from tilewright.halide.schedulers.task import Task
+from tilewright.halide.search.spills import spill_filter
 from tilewright.measure import collection_paused
 
 # Number of additional schedules to plan if Halide refuses all requested ones.
@@ -47,6 +49,8 @@ def plan_checked(
     model: LearnedModel | None = None,
     seed: int = 0,
     check: bool = True,
+    search: Search = "tilewright",
+    seconds: float | None = None,
 ) -> list[PlannedSchedule]:
     """Plan schedules like `plan_sizes` or `plan_learned`, and check that Halide lowers the first.
 
@@ -58,7 +62,16 @@ def plan_checked(
     if scheduler == "analytic":
         planned = plan_sizes(task, k=k, fusion=fusion, objective=objective)
     else:
-        planned = plan_learned(task, k=k, auto=scheduler == "auto", seed=seed, model=model)
+        planned = plan_learned(
+            task,
+            k=k,
+            auto=scheduler == "auto",
+            seed=seed,
+            model=model,
+            search=search,
+            seconds=seconds,
+            spilled=spill_filter(task, check),
+        )
     if not check:
         return planned
     refusals: list[str] = []

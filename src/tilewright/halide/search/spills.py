@@ -29,6 +29,11 @@ def can_check_spills(task: Task) -> bool:
     return task.gpu and "cuda" in task.target and find_ptxas() is not None
 
 
+def spill_filter(task: Task, wanted: bool) -> Callable[[PlannedSchedule], int | None] | None:
+    """Return `spill_bytes` for a task; None if it is not wanted, or spills cannot be known."""
+    return partial(spill_bytes, task) if wanted and can_check_spills(task) else None
+
+
 def without_spills(
     task: Task,
     planned: Sequence[PlannedSchedule],

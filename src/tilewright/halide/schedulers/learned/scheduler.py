@@ -19,9 +19,15 @@ from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
+from tilewright.halide.schedulers.learned.gpu.published_search.constants import (
+    PUBLISHED,
+    QUICK,
+    SearchSettings,
+)
+from tilewright.halide.schedulers.learned.gpu.published_search.scheduler import Spilled
 from tilewright.halide.schedulers.learned.gpu.scheduler import plan_released
 from tilewright.halide.schedulers.learned.sampling import SEEDS
-from tilewright.halide.schedulers.registry import naive, plan, sized, why_illegal
+from tilewright.halide.schedulers.registry import Search, naive, plan, sized, why_illegal
 from tilewright.halide.schedulers.task import Task
 
 LARGEST = 3  # terms in a note
@@ -30,6 +36,10 @@ TRIED = 6
 NO_GPU = (
     "scheduler={0!r} has no model for the target {1!r}: use scheduler='analytic', or, for CUDA, "
     "scheduler='learned'"
+)
+NO_CPU = (
+    "search={0!r} is a search for CUDA, and the target is {1!r}: leave it out, or give "
+    "target='cuda' and a machine such as 'a100'"
 )
 ONE_SIZE = (
     "scheduler={0!r} supports only one size: give one estimate of each name, or use "
@@ -46,6 +56,9 @@ def plan_learned(
     seed: int = 0,
     effort: Effort | None = None,
     model: LearnedModel | None = None,
+    search: Search = "tilewright",
+    seconds: float | None = None,
+    spilled: Spilled | None = None,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the learned model's best first.
 
@@ -61,37 +74,44 @@ def plan_learned(
         seed: the seed of the search.
         effort: the limits of the search.
         model: the learned model, by default the shipped one. For CUDA, the model is the released
-            network of Anderson 2021, and `least_analytic`, `seed`, `effort` and `model` do not
-            apply.
+            network of Anderson 2021, and `least_analytic`, `effort` and `model` do not apply.
+        search: for CUDA, our own search (``tilewright``), which has no seed, or that of Anderson
+            2021 with as many samples as in the paper (``published``) or with few
+            (``published-quick``).
+        seconds: a limit on the time of the search as published; with it, results depend on the
+            machine.
+        spilled: for the search as published, the bytes per thread that a schedule's kernels spill;
+            None if that cannot be known, so that no sample is left out for it.
 
     Raises:
-        TilewrightError: the task is for OpenCL, for any GPU if `auto` is set, or has several sizes.
+        TilewrightError: the task is for OpenCL, for any GPU if `auto` is set, or has several sizes;
+            a published search is wanted for a target other than CUDA.
     """
-    _require_supported(task, auto)
+    _require_supported(task, auto, search)
     if task.gpu:
-        return plan_released(task, k=k)
+        return plan_released(task, k=k, settings=_settings(search, seed, seconds), spilled=spilled)
     analytic = plan(task, k=max(k, SEEDS))
     starts = {exact_size(each.schedule): each for each in analytic}
-    search = BeamSearch(task, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
-    states = search.run([*starts, naive(task)])
+    beam = BeamSearch(task, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
+    states = beam.run([*starts, naive(task)])
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
-    present = search.costed(exact_size(analytic[0].schedule))
+    present = beam.costed(exact_size(analytic[0].schedule))
     copied = copies_in(analytic[0].schedule, task.algorithm)
     comparable = [s for s in states if copied <= copies_in(s.schedule, task.algorithm)]
     best = comparable[0] if comparable else None
-    states = _ranked(states, present, comparable, search.model)
+    states = _ranked(states, present, comparable, beam.model)
     chosen = Chosen(task.algorithm)
     origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
         if len(chosen.accepted) < k:
-            residual = search.model.residual
+            residual = beam.model.residual
             planned = planned_state(state, starts.get(state.schedule), task, residual)
             if planned is not None:
                 origin.setdefault(planned.schedule, state)
                 chosen.offer(planned)
     found = chosen.best(k)
     first = analytic[0]
-    if not found or (auto and not _clearly_better(best, present, search.model.residual)):
+    if not found or (auto and not _clearly_better(best, present, beam.model.residual)):
         found = [first, *(each for each in found if each.schedule != first.schedule)][:k]
     if k > 1:
         own = {each.schedule: each for each in analytic[:least_analytic]}
@@ -100,11 +120,19 @@ def plan_learned(
         found = [each for each in found if each.schedule in kept]
         there = [each.schedule for each in found]
         found += [each for schedule, each in own.items() if schedule not in there]
-    effort_note = f"{search.structures} structures in {search.rows} sizes were costed."
-    why = _why(origin.get(found[0].schedule), states, search)
+    effort_note = f"{beam.structures} structures in {beam.rows} sizes were costed."
+    why = _why(origin.get(found[0].schedule), states, beam)
     notes = (*found[0].notes, *why, f"Learned scheduler: {effort_note}")
     found[0] = replace(found[0], notes=notes)
     return found
+
+
+def _settings(search: Search, seed: int, seconds: float | None) -> SearchSettings | None:
+    """Return the settings of a search as published; None for our own."""
+    if search == "tilewright":
+        return None
+    usual = QUICK if search == "published-quick" else PUBLISHED
+    return replace(usual, seed=seed, seconds=seconds)
 
 
 def _ranked(
@@ -148,9 +176,11 @@ def _kinds(state: State) -> list[str]:
     return [f"{count} {kind}" for kind, count in kinds.items()]
 
 
-def _require_supported(task: Task, auto: bool) -> None:
+def _require_supported(task: Task, auto: bool, search: Search) -> None:
     """Raise `TilewrightError` for several sizes, and for targets without a model."""
     name = "auto" if auto else "learned"
+    if search != "tilewright" and not task.gpu:
+        raise TilewrightError(NO_CPU.format(search, task.target))
     if task.gpu and (auto or "cuda" not in task.target.split("-")):
         raise TilewrightError(NO_GPU.format(name, task.target))
     if task.smaller:

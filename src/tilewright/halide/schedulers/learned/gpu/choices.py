@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["inline", "root", "block", "thread"]
+Kind = Literal["inline", "root", "block", "thread", "serial"]
 Extents = tuple[int, ...]
 
 # Iterations of a serial loop and threads along a dimension (paper: 1, 2, 4, 8 and 1 to 16 or 64;
@@ -70,19 +70,28 @@ class Placement:
     """Where one Func is computed.
 
     Attributes:
-        kind: Inlined, at root, in the blocks of another Func or in its threads.
+        kind: Inlined, at root, in the blocks of another Func, in its threads, or in the serial
+            loops of its threads (which only the search as published offers).
         of: The position of the Func at root in whose kernel it is; -1 if it is inlined or at root.
         tile: Its tile; None if it is inlined, or at root with a nest that is not changed.
+        at: The position of the Func in whose loops it is; -1: that is `of`.
+        stage: The stage in whose loops it is.
     """
 
     kind: Kind
     of: int = -1
     tile: Tile | None = None
+    at: int = -1
+    stage: int = 0
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Compute the hash once: states are tuples of choices, and are looked up often."""
-        object.__setattr__(self, "_hash", hash((self.kind, self.of, self.tile)))
+        object.__setattr__(self, "_hash", hash(self._key))
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.kind, self.of, self.tile, self.at, self.stage
 
     def __hash__(self) -> int:
         """Return the hash of the fields."""

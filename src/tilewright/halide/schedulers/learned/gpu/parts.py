@@ -74,6 +74,33 @@ class GpuPartFeatures:
     inlined: Mapping[int, Table]
     total: float
 
+    def within(self, total: float) -> Table:
+        """Return `values` in a schedule whose allocations have `total` bytes."""
+        found = self.values.copy()
+        found[:, _TOTAL_STORED] = total
+        found[np.flatnonzero(self.at_root)[:, np.newaxis], _TOTAL_AT_ROOT] = total
+        return found
+
+
+def inlined_together(parts: Sequence[GpuPartFeatures], row: int, total: float) -> Table:
+    """Return the features of an inlined Func that several parts evaluate.
+
+    Args:
+        parts: Parts that evaluate it, in the order of their Funcs at root, outputs first.
+        row: The position of its stage in `Pipeline.stages`.
+        total: Bytes of all allocations in the schedule.
+    """
+    first, *others = parts
+    found: Table = first.inlined[row].copy()
+    for part in others:
+        before, values = found, part.inlined[row]
+        found = values.copy()
+        if before[_AT["inlined_calls"]]:
+            found[_ADDED] += before[_ADDED]
+            found[_LEAST] = min(before[_LEAST], values[_LEAST])
+    found[_TOTAL] = total
+    return found
+
 
 class Parts:
     """Computes the features of parts of schedules for one pipeline and GPU.
@@ -158,19 +185,14 @@ class Parts:
         for name, value in DEFAULTS.items():
             result[:, _AT[name]] = value
         total = sum(part.total for part in parts)
-        rows = np.concatenate([part.rows for part in parts])
-        result[rows] = np.concatenate([part.values for part in parts])
-        result[rows[:, np.newaxis], _TOTAL_STORED] = total
-        top = rows[np.concatenate([part.at_root for part in parts])]
-        result[top[:, np.newaxis], _TOTAL_AT_ROOT] = total
         for part in parts:
-            for row, values in part.inlined.items():
-                before = result[row].copy()
-                result[row] = values
-                if before[_AT["inlined_calls"]]:
-                    result[row, _ADDED] += before[_ADDED]
-                    result[row, _LEAST] = min(before[_LEAST], values[_LEAST])
-                result[row, _TOTAL] = total
+            result[part.rows] = part.within(total)
+        evaluate: dict[int, list[GpuPartFeatures]] = {}
+        for part in parts:
+            for row in part.inlined:
+                evaluate.setdefault(row, []).append(part)
+        for row, among in evaluate.items():
+            result[row] = inlined_together(among, row, total)
         return result
 
 
@@ -193,9 +215,9 @@ class PartNest(GpuNest):
             level.regions = self._kept.regions
         return super().region_at(level, node)
 
-    def level_of(self, position: int, loop: str) -> LevelNode:
-        """Return the level of a loop of a Func's first stage."""
-        return self._at[position, 0, loop]
+    def level_of(self, position: int, loop: str, stage: int = 0) -> LevelNode:
+        """Return the level of a loop of a Func's stage."""
+        return self._at[position, stage, loop]
 
     def _place(self, node: FuncNode) -> None:
         if node.id in self._mine or node.input:

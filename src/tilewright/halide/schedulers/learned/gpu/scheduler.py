@@ -5,12 +5,22 @@ The network's weights are not part of Tilewright; they are read from the plugin 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
+from tilewright.halide.schedulers.learned.gpu.published_search.constants import SearchSettings
+from tilewright.halide.schedulers.learned.gpu.published_search.scheduler import (
+    NO_PTXAS,
+    Spilled,
+    noted,
+    searched_as_published,
+    without_spilling,
+)
 from tilewright.halide.schedulers.learned.gpu.space import PlacementSpace
 from tilewright.halide.schedulers.learned.gpu.structure_search import KernelEffort, StructureSearch
 from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel, Rated
@@ -27,6 +37,7 @@ NOTE = (
     "{0:.3g} ms. It does not know this GPU: on an H100, its choices took 3.2 times as long as "
     "those of the analytic scheduler (geometric mean over 15 programs)."
 )
+AS_PUBLISHED = "Searched as published (--search)."
 
 
 def searched(model: PublishedGpuModel, effort: KernelEffort | None = None) -> list[Rated]:
@@ -51,7 +62,13 @@ def searched(model: PublishedGpuModel, effort: KernelEffort | None = None) -> li
 
 
 def plan_released(
-    task: Task, *, k: int = 1, effort: KernelEffort | None = None, weights: Weights | None = None
+    task: Task,
+    *,
+    k: int = 1,
+    effort: KernelEffort | None = None,
+    weights: Weights | None = None,
+    settings: SearchSettings | None = None,
+    spilled: Spilled | None = None,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules for a GPU, those that the network likes best first.
 
@@ -62,16 +79,23 @@ def plan_released(
         k: The number of schedules.
         effort: The limits of the search.
         weights: The network's weights, by default those in Halide's package.
+        settings: Those of the search as published, which then is used; `effort` does not apply.
+        spilled: With `settings`, the bytes that a schedule's kernels spill, to leave it out.
     """
     model = PublishedGpuModel(task, weights or embedded_weights(plugin_path(PLUGIN)))
-    chosen = Chosen(task.algorithm)
-    for rated in searched(model, effort)[: TRIED * k]:
-        schedule, doubts = sized(rated.schedule, task)
-        if len(chosen.accepted) < k and not why_illegal(schedule, task):
-            groups = nest_groups(schedule, task.algorithm)
-            notes = (NOTE.format(rated.milliseconds), *doubts)
-            chosen.offer(PlannedSchedule(schedule, groups, rated.milliseconds / 1e3, notes))
-    found = chosen.best(k)
+    if settings is None:
+        chosen = Chosen(task.algorithm)
+        for planned in _planned(searched(model, effort)[: TRIED * k], task, NOTE):
+            if len(chosen.accepted) < k:
+                chosen.offer(planned)
+        found = chosen.best(k)
+    else:
+        rated = searched_as_published(model, settings)
+        among = _planned(rated, task, f"{AS_PUBLISHED} {NOTE}")
+        if spilled is None:
+            found = noted(list(islice(among, k)), NO_PTXAS)
+        else:
+            found = without_spilling(among, k, spilled)
     if len(found) < k:
         others = plan(task, k=k)
         if not found:
@@ -82,3 +106,13 @@ def plan_released(
         known = {each.schedule for each in found}
         found += [each for each in others if each.schedule not in known][: k - len(found)]
     return found
+
+
+def _planned(rated: Sequence[Rated], task: Task, note: str) -> Iterator[PlannedSchedule]:
+    """Yield the plans of schedules, adapted to the sizes of the task, that are legal."""
+    for each in rated:
+        schedule, doubts = sized(each.schedule, task)
+        if not why_illegal(schedule, task):
+            notes = (note.format(each.milliseconds), *doubts)
+            groups = nest_groups(schedule, task.algorithm)
+            yield PlannedSchedule(schedule, groups, each.milliseconds / 1e3, notes)

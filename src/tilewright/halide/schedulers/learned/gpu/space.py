@@ -220,7 +220,7 @@ class PlacementSpace:
         members: dict[int, list[tuple[int, Placement]]] = {}
         for node in self.nodes:
             choice = state[node.position]
-            if choice is not None and choice.kind in ("block", "thread"):
+            if choice is not None and choice.kind not in ("inline", "root"):
                 members.setdefault(choice.of, []).append((node.position, choice))
         found = []
         for node in self.nodes:

@@ -72,6 +72,17 @@ class PublishedGpuModel:
         self.predictions += len(features)
         return network.predicted_gpu(self.weights, self._counts, features, self.sms)
 
+    def stage_times(
+        self, row: int, features: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.floating[Any]]:
+        """Return what one stage adds to predictions, for features of shape (N, 73).
+
+        `row` is the position of the stage in `Pipeline.stages`. The result is in milliseconds.
+        """
+        self.predictions += len(features)
+        counts, table = self._counts[row : row + 1], features[:, np.newaxis]
+        return network.stage_times_gpu(self.weights, counts, table, self.sms)[:, 0]
+
     def milliseconds(self, schedule: Schedule) -> float:
         """Return the prediction for a schedule.
 

@@ -221,6 +221,24 @@ def predicted_gpu(
     return _summed(terms, weights, algorithm, schedule)
 
 
+def stage_times_gpu(weights: Weights, algorithm: Array, schedule: Array, sms: int) -> Array:
+    """Return the parts of `predicted_gpu` by stage, as released.
+
+    Args:
+        weights: Weights for 73 schedule features.
+        algorithm: Shape (stages, 40, 7).
+        schedule: Shape (N, stages, 73).
+        sms: Streaming multiprocessors of the GPU.
+
+    Returns:
+        Milliseconds, shape (N, stages).
+    """
+    found = coefficients(weights, algorithm, schedule)
+    named = _Named(gpu_features.NAMES, schedule)
+    result: Array = _gpu_terms(named, found, sms, as_released=True) * MILLISECONDS
+    return result
+
+
 def _gpu_terms(f: _Named, c: Array, sms: int, as_released: bool) -> Array:
     """Return the cost of each stage."""
     inlined = f.inlined_calls != 0

@@ -1,0 +1,1 @@
+"""The search of Anderson 2021 as published, by the released network."""
