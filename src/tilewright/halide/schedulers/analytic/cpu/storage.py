@@ -111,7 +111,7 @@ def fresh_bytes(roots: Sequence[float], last: Sequence[int], c: CpuConstants) ->
 def heap_extent(sizes: Sequence[float], last: Sequence[int]) -> float:
     """Return the bytes that a heap grows to: each block takes the smallest gap that it fits in.
 
-    >>> heap_extent([8, 8, 4, 12], [1, 2, 3, 3])  # the last one fits in no gap
+    >>> heap_extent([8.0, 8.0, 4.0, 12.0], [1, 3, 3, 3])  # the last one fits in no gap
     28.0
     """
     blocks: dict[int, tuple[float, float]] = {}
