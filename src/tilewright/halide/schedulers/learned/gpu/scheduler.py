@@ -13,6 +13,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
 from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
+from tilewright.halide.schedulers.learned.gpu.legal_states import legal_states
 from tilewright.halide.schedulers.learned.gpu.published_search.constants import SearchSettings
 from tilewright.halide.schedulers.learned.gpu.published_search.scheduler import (
     NO_PTXAS,
@@ -53,12 +54,7 @@ def searched(model: PublishedGpuModel, effort: KernelEffort | None = None) -> li
     base = naive_schedule(task.algorithm, task.target, task.machine)
     space = PlacementSpace(model.pipeline, model.limits, base)
     search = StructureSearch(space, model.predicted, effort or KernelEffort())
-    found = []
-    for cost, state in search.run():
-        schedule = space.schedule(state, task.target)
-        if not why_illegal(schedule, task):
-            found.append(Rated(schedule, cost))
-    return found
+    return legal_states(search.run(), space, task)
 
 
 def plan_released(

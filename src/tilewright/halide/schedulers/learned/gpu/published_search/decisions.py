@@ -75,7 +75,7 @@ class Decisions:
         return SearchState(tuple(state), ())
 
     def children(self, state: SearchState, index: int, draws: Random) -> list[SearchState]:
-        """Return the states after one more decision, of which all kernels can run.
+        """Return the states after one more decision that the GPU can run.
 
         Args:
             state: A state, not complete.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.schedulers.learned.gpu.legal_states import legal_states
 from tilewright.halide.schedulers.learned.gpu.published_search.beam import PublishedSearch
 from tilewright.halide.schedulers.learned.gpu.published_search.constants import CONSTANTS as C
 from tilewright.halide.schedulers.learned.gpu.published_search.constants import (
@@ -15,7 +16,6 @@ from tilewright.halide.schedulers.learned.gpu.published_search.constants import 
 from tilewright.halide.schedulers.learned.gpu.published_search.space import PublishedSpace
 from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel, Rated
 from tilewright.halide.schedulers.naive import naive_schedule
-from tilewright.halide.schedulers.registry import why_illegal
 
 # Returns the bytes per thread that the kernels of a schedule spill; None if that is not known.
 Spilled = Callable[[PlannedSchedule], int | None]
@@ -37,12 +37,7 @@ def searched_as_published(
     base = naive_schedule(task.algorithm, task.target, task.machine)
     space = PublishedSpace(model.pipeline, model.limits, base)
     search = PublishedSearch(space, model.stage_times, settings)
-    found = []
-    for cost, state in search.run():
-        schedule = space.schedule(state, task.target)
-        if not why_illegal(schedule, task):
-            found.append(Rated(schedule, cost))
-    return found
+    return legal_states(search.run(), space, task)
 
 
 def without_spilling(
