@@ -164,14 +164,15 @@ def _sampled(folder: Path) -> list[Data]:
     return [
         {
             "program": row["program"],
-            "variant": f"sample {row['round'] + 1}.{row['index']}",
-            "kind": "sampled",
+            "variant": row.get("variant", f"sample {row['round'] + 1}.{row['index']}"),
+            "kind": row.get("kind", "sampled"),
             "seconds": row["seconds"],
             "kernels": kernels(row["kernels"]),
             "schedule": row["schedule"],
         }
         for row in map(json.loads, lines)
-        if row.get("status") == "ok"
+        # Others ran with more registers than usual.
+        if row.get("status") == "ok" and row.get("max_registers") is None
     ]
 
 

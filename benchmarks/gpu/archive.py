@@ -14,7 +14,7 @@ from tilewright.errors import TilewrightError
 
 REFERENCES = "references"
 PEERS = "peers.jsonl"
-DRAWS = "draws-*.pickle"
+MADE = ("draws-*.pickle", "searched-*.pickle")
 # Of the records' database, these are only there while a process has it open.
 LEFT = ("-wal", "-shm", ".partial")
 
@@ -49,7 +49,7 @@ def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
         folder: the campaign's.
         path: an archive that `write` made elsewhere; one that does not exist is ignored.
         prepared: what ``--prepare`` made. Its peers' schedules are taken where the campaign
-            has none of its own, and its random schedules likewise.
+            has none of its own, and other schedules likewise.
 
     Raises:
         TilewrightError: the archive cannot be read, or there is nothing at `prepared`.
@@ -75,4 +75,5 @@ def begin(folder: Path, path: Path | None, prepared: Path | None) -> None:
 def prepared_files(prepared: Path) -> list[Path]:
     """What ``--prepare`` has made, without the references."""
     peers = prepared / PEERS
-    return [*([peers] if peers.exists() else []), *sorted(prepared.glob(DRAWS))]
+    made = [file for pattern in MADE for file in sorted(prepared.glob(pattern))]
+    return [*([peers] if peers.exists() else []), *made]

@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import common
-from gpu import archive, halide_peers, halide_references, halide_samples
+from gpu import archive, halide_peers, halide_references, halide_samples, halide_tuned
 from gpu.pieces import Piece, Setting, all_pieces, all_results
 from gpu.state import State
 from support import recording_cuda
@@ -69,6 +69,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="with no GPU, at small sizes")
     parser.add_argument("--peer-time", type=float, default=120.0, help="CPU seconds of a peer")
     parser.add_argument("--samples", type=int, default=150, help="random schedules a program")
+    parser.add_argument(
+        "--planned", type=int, default=5, help="our best schedules in a comparison (5)"
+    )
     parser.add_argument("--rounds", type=float, default=6.0, help="seconds of rounds a program")
     parser.add_argument(
         "--results", type=Path, help="where the results are written too (benchmarks/results)"
@@ -97,6 +100,7 @@ def setting_of(args: argparse.Namespace) -> Setting:
         peer_seconds=args.peer_time,
         samples=args.samples,
         rounds_seconds=args.rounds,
+        planned=args.planned,
         references=references_of(args),
     )
 
@@ -160,13 +164,14 @@ def keep(args: argparse.Namespace, setting: Setting) -> None:
 
 
 def prepare(setting: Setting) -> None:
-    """Make what needs no GPU: references, random schedules, then the peers' schedules.
+    """Make what needs no GPU: references, random schedules, our searches, then the peers'.
 
     A kill loses what was under way; run it again to go on.
     """
     setting.out.mkdir(parents=True, exist_ok=True)
     print(f"references: {halide_references.compute_all(setting)}", flush=True)
     print(f"draws: {halide_samples.draw_all(setting)} new", flush=True)
+    print(f"searches: {halide_tuned.search_all(setting)} new", flush=True)
     for line in halide_peers.search_all(setting)["searched"]:
         print(line)
 

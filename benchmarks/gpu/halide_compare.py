@@ -16,6 +16,8 @@ from typing import Any
 import common
 from gpu.halide_peers import schedules, task_of
 from gpu.halide_plans import K, plans
+from gpu.halide_tuned import searched as searched_before
+from gpu.halide_tuned import tuned
 from gpu.pieces import Setting
 from gpu.roofline import least_work
 from tilewright.halide.comparison import peer_variant, source_of
@@ -31,6 +33,7 @@ from tilewright.records import Records
 ROUNDS = 15
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
 LEARNED, PROBED = "learned", "one shot, constants of probes"
+TUNED, PUBLISHED = "tuned", "searched as published"
 # Our schedules in the order of the model.
 RANKED = (ONESHOT, *(f"planned {rank}" for rank in range(2, K + 1)))
 PEERS = ("Li2018", "Anderson2021", "Anderson2021, as published")
@@ -50,18 +53,30 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     field.append(Variant(naive(task), target=task.target, name=NAIVE))
     ours = [
         Variant(planned.schedule, target=task.target, name=label)
-        for label, planned in zip(RANKED, made.ours, strict=False)
+        for label, planned in zip(RANKED[: setting.planned], made.ours, strict=False)
     ]
     field += ours
-    others = {LEARNED: made.learned, PROBED: made.probed}
+    before = searched_before(name, setting)
+    others = {
+        LEARNED: made.learned,
+        PROBED: made.probed,
+        TUNED: tuned(name, setting),
+        PUBLISHED: before.published if before else None,
+    }
     same: dict[str, str] = {}
     for label, planned in others.items():
         if planned is not None:
-            made_before = [v.name for v in field if v.schedule == planned.schedule]
+            variant = Variant(
+                planned.schedule,
+                target=task.target,
+                name=label,
+                max_registers=planned.max_registers,
+            )
+            made_before = [v.name for v in field if v.configuration == variant.configuration]
             if made_before:
                 same[label] = made_before[0]
             else:
-                field.append(Variant(planned.schedule, target=task.target, name=label))
+                field.append(variant)
     with (
         Records(setting.out / "records.sqlite") as records,
         Session(
@@ -87,10 +102,13 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
     require_ours(name, entries)
     labels = [variant.name for variant in ours]
     best = _fastest(every_second(finals, 0), [x for x in labels if "seconds" in entries[x]])
-    same[TOP] = best
+    if setting.planned >= K:
+        same[TOP] = best
     entries |= {label: entries[other] for label, other in same.items()}
     if made.failure:
         entries[LEARNED] = {"status": "failed", "message": made.failure}
+    if before and before.failure:
+        entries[PUBLISHED] = {"status": "failed", "message": before.failure}
     return {
         "program": name,
         "entries": entries,
@@ -177,11 +195,19 @@ def ratios(finals: Finals, entries: Mapping[str, Any], same: Mapping[str, str]) 
     found: dict[str, Any] = {"best_peer": best}
     compared = [
         (ours, label, other, against)
-        for ours, label in ((ONESHOT, "oneshot"), (TOP, "top"), (LEARNED, "learned"))
+        for ours, label in (
+            (ONESHOT, "oneshot"),
+            (TOP, "top"),
+            (TUNED, "tuned"),
+            (LEARNED, "learned"),
+        )
         for other, against in ((best, "best_peer"), (HAND, "hand"), (NAIVE, "naive"))
     ]
     compared.append((LEARNED, "learned", ONESHOT, "oneshot"))
     compared.append((PROBED, "probed", ONESHOT, "oneshot"))
+    compared.append((TUNED, "tuned", ONESHOT, "oneshot"))
+    compared.append((PUBLISHED, "published", PEERS[-1], "plugin"))
+    compared.append((PUBLISHED, "published", ONESHOT, "oneshot"))
     for ours, label, other, against in compared:
         found[f"{label}_vs_{against}"] = None
         if other is not None and all("seconds" in entries.get(e, {}) for e in (ours, other)):
@@ -198,8 +224,9 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
     def column(name: str) -> list[float]:
         return [row[name] for row in rows if row.get(name) is not None]
 
-    def failures(labels: Sequence[str]) -> int:
-        return sum("seconds" not in row["entries"].get(p, {}) for row in rows for p in labels)
+    def failures(labels: Sequence[str], missing: Any = None) -> int:
+        entries = [row["entries"].get(label, missing or {}) for row in rows for label in labels]
+        return sum("seconds" not in entry for entry in entries)
 
     traced = [found for row in rows for found in row["launches"].values()]
     top = column("top_vs_best_peer")
@@ -212,12 +239,21 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
         "oneshot_vs_hand": common.geometric_mean(column("oneshot_vs_hand")),
         "hand_written": len(column("top_vs_hand")),
         "top_vs_naive": common.geometric_mean(column("top_vs_naive")),
+        "tuned_vs_best_peer": common.geometric_mean(column("tuned_vs_best_peer")),
+        "tuned_vs_hand": common.geometric_mean(column("tuned_vs_hand")),
+        "tuned_vs_hand_min": min(column("tuned_vs_hand"), default=None),
+        "tuned_vs_oneshot": common.geometric_mean(column("tuned_vs_oneshot")),
+        "tuned": len(column("tuned_vs_oneshot")),
+        "published_vs_plugin": common.geometric_mean(column("published_vs_plugin")),
+        "published_vs_plugin_programs": len(column("published_vs_plugin")),
+        "published_vs_oneshot": common.geometric_mean(column("published_vs_oneshot")),
         "learned_vs_best_peer": common.geometric_mean(column("learned_vs_best_peer")),
         "learned_vs_hand": common.geometric_mean(column("learned_vs_hand")),
         "learned_vs_oneshot": common.geometric_mean(column("learned_vs_oneshot")),
         "probed_vs_oneshot": common.geometric_mean(column("probed_vs_oneshot")),
         "peer_failures": failures(PEERS),
-        "our_failures": failures((ONESHOT, TOP)),
+        # With fewer than five in the comparison there is no best of five.
+        "our_failures": failures((ONESHOT,)) + failures((TOP, TUNED), {"seconds": None}),
         "learned_failures": failures((LEARNED,)),
         "launch_mismatches": sum(t["mismatches"] for t in traced if not t["failure"]),
         "of_roofline": common.geometric_mean(column("of_roofline")),

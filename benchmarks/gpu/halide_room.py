@@ -14,6 +14,7 @@ from gpu import (
     halide_plans,
     halide_references,
     halide_samples,
+    halide_tuned,
     roofline,
 )
 from gpu.pieces import Piece, Setting
@@ -26,20 +27,26 @@ SAMPLES_SECONDS = 60.0
 PROGRAMS_PER_PIECE = 3
 REFERENCES_SECONDS = 90.0
 PLANS_SECONDS = 90.0
+TUNE_SECONDS = 45.0
 PEERS_SECONDS = 520.0
 
 
 def pieces(setting: Setting) -> list[Piece]:
-    """The most telling first: comparisons, then samples, then peers that were not prepared.
+    """The most telling first: tuning, comparisons, samples, then peers that were not prepared.
 
     Samples come in rounds. Every round has some of every program, so that whenever the time
     is up, all programs have about equally many.
     """
     found = [Piece("halide references", REFERENCES_SECONDS, halide_references.compute_all)]
     found.append(Piece("halide plans", PLANS_SECONDS, halide_plans.plan_all))
+    ordered = sorted(setting.programs, key=lambda name: -worth(name, setting))
+    found += [
+        Piece(f"halide tuned {name}", TUNE_SECONDS, partial(halide_tuned.tune, name))
+        for name in ordered
+    ]
     found += [
         Piece(f"halide {name}", COMPARE_SECONDS, partial(halide_compare.compare, name))
-        for name in sorted(setting.programs, key=lambda name: -worth(name, setting))
+        for name in ordered
     ]
     for number in range(math.ceil(setting.samples / halide_samples.PER_ROUND)):
         for first in range(0, len(setting.programs), PROGRAMS_PER_PIECE):
@@ -66,10 +73,12 @@ def results(setting: Setting, done: dict[str, Any]) -> dict[str, Any]:
         if row is None:
             continue
         least = roofline.bound(row["work"], device)
-        top = row["entries"]["top 5"].get("seconds")
+        entries = row["entries"]
+        top = entries.get("top 5", entries["one shot"]).get("seconds")
         rows.append(
             {
                 **row,
+                "tuning": done.get(f"halide tuned {name}"),
                 "roofline_seconds": least,
                 "of_roofline": least / top if least and top else None,
             }

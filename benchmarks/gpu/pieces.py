@@ -28,8 +28,9 @@ class Setting:
     `out` is the folder of the campaign's files, `target` and `machine` what is measured on.
     A `small` campaign takes every program at its reduced size and checks no answers (to try the
     code out where there is no GPU). `programs` are those wanted, `peer_seconds` the CPU seconds of
-    an autoscheduler, `samples` the random schedules of a program, and `rounds_seconds` the time
-    for interleaved rounds of a program. `deadline` is of `time.monotonic`, when the piece must end.
+    an autoscheduler, `samples` the random schedules of a program, `rounds_seconds` the time for
+    interleaved rounds of a program, and `planned` how many of our best schedules take part in them.
+    `deadline` is of `time.monotonic`, when the piece must end.
     `references` is the folder of the answers that schedules are verified against, None for
     ``references`` in `out`. `constants` are the GPU model's as the device piece fitted them,
     None before it ran.
@@ -43,6 +44,7 @@ class Setting:
     peer_seconds: float
     samples: int
     rounds_seconds: float
+    planned: int = 5
     deadline: float = float("inf")
     references: Path | None = None
     constants: GpuConstants | None = None

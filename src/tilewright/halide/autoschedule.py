@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.execution.profiling import group_seconds, profile
@@ -56,6 +56,9 @@ from tilewright.machines import GpuMachine
 from tilewright.measure import Measurement
 from tilewright.records import Records
 from tilewright.report import Progress
+
+if TYPE_CHECKING:
+    from tilewright.halide.search.autotune import Structures
 
 
 def schedule(
@@ -277,8 +280,6 @@ def _measured(
         return measure_top(session, planned, target=task.target, watch=watch, naive=baseline), {}
     from tilewright.halide.search.autotune import measure_tuned
 
-    # The search over structures by measurements has moves for CPUs only.
-    learned = groups.planning.scheduler != "analytic" and not task.gpu
     return measure_tuned(
         session,
         planned,
@@ -288,12 +289,20 @@ def _measured(
         evaluations=groups.planning.evaluations,
         seed=groups.measuring.seed,
         limits=device_limits(task),
-        structures=MeasuredSearch(
-            task, model_of_file(groups.planning.model), seed=groups.measuring.seed
-        )
-        if learned
-        else None,
+        structures=_structures(task, groups.planning, groups.measuring.seed),
     )
+
+
+def _structures(task: Task, planning: Planning, seed: int) -> Structures | None:
+    """Return what proposes other structures in mode ``tune``; None: only factors are tuned."""
+    if task.gpu:
+        from tilewright.halide.search.gpu_structures import SampledStructures, can_sample
+
+        by_time = planning.objective == "time" and can_sample(task)
+        return SampledStructures(task, seed, planning.fusion) if by_time else None
+    if planning.scheduler == "analytic":
+        return None
+    return MeasuredSearch(task, model_of_file(planning.model), seed=seed)
 
 
 def with_profile(session: Session, result: Result, watch: Watch) -> Result:

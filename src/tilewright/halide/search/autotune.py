@@ -2,9 +2,10 @@
 
 The analytic scheduler decides where Funcs are computed. Its model is less reliable for tile sizes,
 vector widths, unroll factors and threads. Therefore the planned schedules are measured as in mode
-``top``; then the tuner varies the factors of the best structures. Before that, the learned
-scheduler measures other structures (`MeasuredSearch`). The best planned schedule takes part in the
-final rounds with the tuned ones: the result is never slower than that of ``top``.
+``top``; then the tuner varies the factors of the best structures. Before that, other structures
+are measured: those of the learned scheduler for CPUs (`MeasuredSearch`), and on GPUs those that are
+best by sampled constants of the model (`SampledStructures`). The best planned schedule takes part
+in the final rounds with the tuned ones: the result is never slower than that of ``top``.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.halide.execution.reference import OutOfTimeError
 from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.legality.check import Limits, check
-from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import Task
@@ -70,6 +70,16 @@ _ASKED = 10  # maximum number of proposals per evaluation; illegal ones are not 
 _REGISTERS = "registers"
 
 
+class Structures(Protocol):
+    """Proposes schedules with other structures, and learns from their times."""
+
+    def propose(self, count: int) -> list[PlannedSchedule]:
+        """Return up to `count` schedules to measure."""
+
+    def tell(self, schedule: Schedule, seconds: float | None) -> None:
+        """Add the measured time of a schedule in seconds; None if it failed."""
+
+
 @dataclass
 class _Structure:
     """Planned schedules that differ only in factors, and the tuner of these factors."""
@@ -91,7 +101,9 @@ def measure_tuned(
     evaluations: int,
     seed: int = 0,
     limits: Limits | None = None,
-    structures: MeasuredSearch | None = None,
+    structures: Structures | None = None,
+    batch: int = BATCH,
+    rounds: Rounds | None = None,
 ) -> tuple[Outcome, dict[str, str]]:
     """Measure the planned schedules and those found by tuning their factors.
 
@@ -105,11 +117,15 @@ def measure_tuned(
         seed: the seed of the tuner.
         limits: the limits of the device, for legality checks.
         structures: proposes other structures; they get the first share of the evaluations.
+        batch: the number of structures proposed at a time.
+        rounds: the number and time limit of the final rounds; by default those of `Rounds`.
 
     Returns:
         the outcome, with the tuned schedules after the planned ones, and facts for the report.
     """
-    base = measure_top(session, planned, target=task.target, watch=watch, naive=naive)
+    base = measure_top(
+        session, planned, target=task.target, watch=watch, naive=naive, rounds=rounds
+    )
     tried = list(base.tried)
     if base.stopped:
         return base, {}
@@ -119,7 +135,7 @@ def measure_tuned(
         if structures is not None:
             share = round(STRUCTURE_SHARE * evaluations)
             watch.enter("searching structures", share)
-            for each in _explored(session, structures, tried, task, share, watch):
+            for each in _explored(session, structures, tried, task, share, watch, batch):
                 tried.append(replace(each, rank=len(tried)))
         found = _structures(tried, task, seed)
         left = evaluations - (len(tried) - len(planned))
@@ -135,7 +151,7 @@ def measure_tuned(
     final, stopped = base.final, tuning.reason
     if any(t.rank >= len(planned) for t in leaders):
         variants = [_variant(t, task) for t in leaders]
-        final, stopped = _decided(session, variants, watch, naive, base, stopped)
+        final, stopped = _decided(session, variants, watch, naive, base, stopped, rounds)
         tried = [with_final(replace(t, final=False), final) for t in tried]
     watch.message = ""
     baseline = final.measurement(NAIVE) if final is not None else None
@@ -150,12 +166,15 @@ def _decided(
     naive: Variant | None,
     base: Outcome,
     stopped: str,
+    rounds: Rounds | None,
 ) -> tuple[Final | None, str]:
     """Return the final rounds of the leaders (None after Ctrl-C) and why the search ended early."""
     if stopped == INTERRUPTED:
         return None, stopped
     with early_end() as deciding:
-        return decide(session, variants, watch, _measured(naive, base.naive)), stopped
+        return decide(
+            session, variants, watch, _measured(naive, base.naive), rounds=rounds
+        ), stopped
     return None, stopped or deciding.reason
 
 
@@ -316,11 +335,12 @@ def _search(
 
 def _explored(
     session: Session,
-    search: MeasuredSearch,
+    search: Structures,
     tried: Sequence[Tried],
     task: Task,
     evaluations: int,
     watch: Watch,
+    batch: int,
 ) -> Iterator[Tried]:
     """Measure the structures that `search` proposes, until `evaluations` are done."""
     for one in tried:
@@ -328,7 +348,7 @@ def _explored(
             _learn(search, one)
     done = 0
     while done < evaluations:
-        plans = search.propose(min(BATCH, evaluations - done))
+        plans = search.propose(min(batch, evaluations - done))
         if not plans:
             return
         names = [f"structure {done + i + 1}" for i in range(len(plans))]
@@ -338,7 +358,7 @@ def _explored(
             yield each
 
 
-def _learn(search: MeasuredSearch, tried: Tried) -> None:
+def _learn(search: Structures, tried: Tried) -> None:
     assert tried.measurement is not None
     ran = tried.ok and not tried.reads_beyond
     search.tell(tried.planned.schedule, tried.measurement.median if ran else None)

@@ -59,6 +59,15 @@ PULL = 0.2  # weight of the logarithms of constants over priors (chosen)
 SCHEDULES = 3.0  # weight of the logarithmic errors of schedules (chosen)
 KERNELS = 0.3  # weight of the logarithmic errors of single kernels, where known (chosen)
 ROBUST = 0.3  # weighted error beyond which the loss grows linearly (chosen)
+# Of `drawn`, standard deviations of natural logarithms: of a constant around its prior, of the
+# error of a schedule's time, and of the error that all schedules of a pipeline share (chosen); and
+# the number of standard deviations beyond which the loss grows linearly (chosen).
+SPREAD = 0.5
+ERROR = 0.2
+SHARED_ERROR = 0.5
+FAR = 2.0
+INSIDE = 1e-6  # distance of a fit's start from the bounds, which it must not touch (chosen)
+MOST_FITTED = 30  # evaluations of a draw's fit, without those of its derivatives (chosen)
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,53 @@ def fitted(
     return problem.constants(found.x)
 
 
+def drawn(
+    observed: Sequence[Observation],
+    machine: GpuMachine,
+    centre: GpuConstants,
+    random: np.random.Generator | None = None,
+) -> GpuConstants:
+    """Return constants drawn from their distribution given measurements of one pipeline.
+
+    Args:
+        observed: The measured schedules; without any, the draw is from the prior.
+        machine: The GPU; its clock and memory bandwidth must be known.
+        centre: The medians of the prior, and the constants that are not drawn.
+        random: Makes the draws; without it, the most probable constants are returned.
+    """
+    from scipy.optimize import least_squares
+
+    problem = _Problem(observed, machine, centre)
+    medians = np.log([getattr(centre, name) for name in PRIORS])
+    noise = np.zeros((2, max(len(medians), len(observed))))
+    if random is not None:
+        noise = random.standard_normal(noise.shape)
+    least = np.array([math.log(LEAST[n]) if n in LEAST else -math.inf for n in PRIORS])
+    low, high = np.maximum(medians - BOUND, least), medians + BOUND
+    prior = np.clip(medians + SPREAD * noise[0, : len(medians)], low, high)
+    if not observed:
+        return problem.constants(prior)
+    targets = problem.logs + ERROR * noise[1, : len(observed)]
+
+    def residuals(point: Array) -> Array:
+        """Return the errors in standard deviations; the last coordinate is the shared error."""
+        total, _ = problem.schedules(problem.constants(point[:-1]))
+        errors = (np.log(total) + point[-1] - targets) / ERROR
+        return np.concatenate(
+            [errors, (point[:-1] - prior) / SPREAD, point[-1:] / SHARED_ERROR],
+        )
+
+    found = least_squares(
+        residuals,
+        np.append(np.clip(prior, low + INSIDE, high - INSIDE), 0.0),
+        loss="soft_l1",
+        f_scale=FAR,
+        bounds=(np.append(low, -math.inf), np.append(high, math.inf)),
+        max_nfev=MOST_FITTED,
+    )
+    return problem.constants(found.x[:-1])
+
+
 def predicted_cycles(
     observed: Sequence[Observation], machine: GpuMachine, c: GpuConstants
 ) -> Array:
@@ -140,6 +196,11 @@ class _Problem:
         kernels = Counter(one.program for one in observed for _ in one.kernels)
         each = [kernels[one.program] ** -0.5 for one in observed]
         self._kernel_weights = np.array(each)[self._owner]
+
+    @property
+    def logs(self) -> Array:
+        """The logarithms of the measured cycles of every schedule."""
+        return np.asarray(np.log(self._measured))
 
     def constants(self, logs: Array) -> GpuConstants:
         """Return the constants for the logarithms `logs` of the fitted ones."""

@@ -1,0 +1,119 @@
+"""On a GPU, mode ``tune`` measures the best schedules by sampled constants of the time model.
+
+The stand-in for a GPU is the model itself, with other constants than those that the search has.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.fitting import PRIORS, drawn, predicted_cycles
+from tilewright.halide.schedulers.analytic.gpu.recorded import observation
+from tilewright.halide.schedulers.prediction import schedule_nest
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import make_task
+from tilewright.halide.search.gpu_structures import SampledStructures, can_sample
+from tilewright.machines import gpu
+
+TRUTH = replace(GpuConstants(), hit_wait=100.0, miss_wait=900.0)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task("examples/unsharp.py:unsharp", target="cuda", machine="a100")
+
+
+def seconds(task, schedule, constants=TRUTH):
+    """What the stand-in takes."""
+    nest = schedule_nest(task, schedule)
+    found = observation("", nest, task.machine, constants, 1.0)
+    return float(predicted_cycles([found], task.machine, constants)[0] / task.machine.clock_hz)
+
+
+def learnt(task, rounds, count, seed=0):
+    """Return the search and the times of what it proposed, after some rounds."""
+    search = SampledStructures(task, seed)
+    for planned in plan(task, k=5):
+        search.tell(planned.schedule, seconds(task, planned.schedule))
+    times = []
+    for _ in range(rounds):
+        for planned in search.propose(count):
+            times.append(seconds(task, planned.schedule))
+            search.tell(planned.schedule, times[-1])
+    return search, times
+
+
+def test_proposals_are_new_legal_and_the_same_every_time(task):
+    search, times = learnt(task, 2, 4)
+    again, same = learnt(task, 2, 4)
+    assert times == same
+    assert search.known == again.known
+    assert len(search.known) == 5 + len(times)
+    _, others = learnt(task, 2, 4, seed=1)
+    assert others != times
+
+
+def test_searches_may_run_elsewhere(task):
+    here = SampledStructures(task).propose(3)
+    with ThreadPoolExecutor(2) as pool:
+        there = SampledStructures(task, executor=pool).propose(3)
+    assert [each.schedule for each in here] == [each.schedule for each in there]
+
+
+def test_measurements_direct_the_proposals(task):
+    """They find what is faster than the first plans where the constants are wrong."""
+    first = min(seconds(task, planned.schedule) for planned in plan(task, k=5))
+    _, times = learnt(task, 3, 4)
+    assert min(times) < 0.93 * first
+
+
+def test_draws_agree_with_what_was_measured_and_vary_without(task):
+    plans = plan(task, k=12)
+    found = [
+        observation("", schedule_nest(task, p.schedule), task.machine, TRUTH, 1.0) for p in plans
+    ]
+    cycles = predicted_cycles(found, task.machine, TRUTH)
+    measured = [
+        replace(one, seconds=float(took / task.machine.clock_hz))
+        for one, took in zip(found, cycles, strict=True)
+    ]
+
+    def errors(observed):
+        result = []
+        for i in range(12):
+            made = drawn(observed, task.machine, GpuConstants(), np.random.default_rng(i))
+            ratio = np.log(predicted_cycles(measured, task.machine, made) / cycles)
+            result.append(float(np.std(ratio)))
+        return np.mean(result)
+
+    assert errors(measured) < 0.6 * errors([])
+    likeliest = drawn(measured, task.machine, GpuConstants())
+    before = predicted_cycles(measured, task.machine, GpuConstants()) / cycles
+    after = predicted_cycles(measured, task.machine, likeliest) / cycles
+    assert np.std(np.log(after)) < 0.5 * np.std(np.log(before))
+
+
+def test_without_measurements_and_draws_the_constants_stay():
+    made = drawn([], gpu("a100"), GpuConstants())
+    for name in PRIORS:
+        assert getattr(made, name) == pytest.approx(getattr(GpuConstants(), name))
+
+
+def test_failures_are_not_proposed_again(task):
+    search = SampledStructures(task)
+    (first,) = search.propose(1)
+    other = SampledStructures(task)
+    other.tell(first.schedule, None)
+    assert not other.observed
+    assert first.schedule not in [each.schedule for each in other.propose(2)]
+
+
+def test_it_is_for_gpus_whose_rates_are_known(task):
+    assert can_sample(task)
+    unknown = replace(task.machine, clock_hz=None)
+    assert not can_sample(SimpleNamespace(machine=unknown))
+    assert not can_sample(make_task("examples/blur.py:blur"))
