@@ -237,7 +237,7 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
         "top_vs_best_peer_min": min(top, default=None),
         "top_vs_hand": common.geometric_mean(column("top_vs_hand")),
         "oneshot_vs_hand": common.geometric_mean(column("oneshot_vs_hand")),
-        "hand_written": len(column("top_vs_hand")),
+        "hand_written": len(column("oneshot_vs_hand")),
         "top_vs_naive": common.geometric_mean(column("top_vs_naive")),
         "tuned_vs_best_peer": common.geometric_mean(column("tuned_vs_best_peer")),
         "tuned_vs_hand": common.geometric_mean(column("tuned_vs_hand")),
@@ -254,7 +254,7 @@ def summary(rows: Sequence[dict[str, Any]], device: dict[str, Any] | None) -> di
         "peer_failures": failures(PEERS),
         # With fewer than five in the comparison there is no best of five.
         "our_failures": failures((ONESHOT,)) + failures((TOP, TUNED), {"seconds": None}),
-        "learned_failures": failures((LEARNED,)),
+        "learned_failures": failures((LEARNED,), {"seconds": None}),
         "launch_mismatches": sum(t["mismatches"] for t in traced if not t["failure"]),
         "of_roofline": common.geometric_mean(column("of_roofline")),
         "bytes_per_second": device and device["bytes_per_second"],

@@ -37,7 +37,7 @@ def test_what_an_h100_ran_is_predicted():
     gpu = gpu_measured.machine(device["machine"])
     counts, network = gpu_measured.observed(found, gpu)
     seconds = gpu_measured.seconds(counts, gpu, GpuConstants())
-    assert len(found) == len(network) == 14
+    assert len(found) == len(network) == 16
     assert gpu_measured.figures(found, seconds)["ordering_rate"] >= 0.8
 
 

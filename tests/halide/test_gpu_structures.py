@@ -34,10 +34,14 @@ def seconds(task, schedule, constants=TRUTH):
     return float(predicted_cycles([found], task.machine, constants)[0] / task.machine.clock_hz)
 
 
+def first_plans(task):
+    return plan(task, k=5, constants=GpuConstants())
+
+
 def learnt(task, rounds, count, seed=0):
     """Return the search and the times of what it proposed, after some rounds."""
     search = SampledStructures(task, seed)
-    for planned in plan(task, k=5):
+    for planned in first_plans(task):
         search.tell(planned.schedule, seconds(task, planned.schedule))
     times = []
     for _ in range(rounds):
@@ -66,13 +70,13 @@ def test_searches_may_run_elsewhere(task):
 
 def test_measurements_direct_the_proposals(task):
     """They find what is faster than the first plans where the constants are wrong."""
-    first = min(seconds(task, planned.schedule) for planned in plan(task, k=5))
+    first = min(seconds(task, each.schedule) for each in first_plans(task))
     _, times = learnt(task, 3, 4)
     assert min(times) < 0.93 * first
 
 
 def test_draws_agree_with_what_was_measured_and_vary_without(task):
-    plans = plan(task, k=12)
+    plans = plan(task, k=12, constants=GpuConstants())
     found = [
         observation("", schedule_nest(task, p.schedule), task.machine, TRUTH, 1.0) for p in plans
     ]

@@ -9,12 +9,12 @@ from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.kernel_time import (
     KernelCounts,
     _limits,
+    _registers,
     kernel_counts,
     kernel_cycles,
     kernel_terms,
     needed_registers,
     occupancy,
-    registers_of,
     resident_blocks,
     thread_instructions,
 )
@@ -37,6 +37,13 @@ C = GpuConstants(
     register_dimension=0.0,
     register_stage=0.0,
     register_word=0.0,
+    ptxas_base=20.0,
+    ptxas_instructions=0.0,
+    ptxas_words=0.0,
+    ptxas_values=0.0,
+    ptxas_loads=0.0,
+    ptxas_dimensions=0.0,
+    ptxas_patterns=0.0,
     cache_beyond_shared=32768.0,
     least_cache=16384.0,
 )
@@ -151,11 +158,16 @@ def test_a_loop_keeps_the_addresses_of_its_rows():
     assert registers_of(kernel, C) == registers_of(KERNEL, C)
 
 
+def registers_of(kernel, c):
+    """The estimate without what a loop needs."""
+    return _registers(kernel, [max(s.runs, s.iterations, 1.0) for s in kernel.stages], c)
+
+
 def test_registers_limit_what_is_resident():
     # 32 words for 16 warps: four blocks; 64 at most under Halide: two.
     wide = dataclasses.replace(KERNEL, block=(512, 1, 1))
     for words, blocks in ((20.0, 4), (32.0, 4), (32.5, 3), (60.0, 2), (500.0, 2)):
-        c = dataclasses.replace(C, register_base=words)
+        c = dataclasses.replace(C, ptxas_base=words)
         assert resident_blocks(wide, MACHINE, c) == blocks
 
 
@@ -178,7 +190,7 @@ def test_a_block_that_is_never_resident_counts_as_one():
     ],
 )
 def test_what_limits_the_occupancy(changes, limit):
-    c = dataclasses.replace(C, register_word=1.0, register_base=8.0)
+    c = dataclasses.replace(C, ptxas_words=6.0, ptxas_base=8.0)
     kernel = dataclasses.replace(KERNEL, **{"blocks": 1e4, **changes})
     share, found = occupancy(kernel, MACHINE, c)
     assert found == limit
@@ -318,7 +330,7 @@ def test_registers_that_ptxas_uses():
 
 def test_no_kernel_uses_less_than_ten_registers():
     # They are handed out in eights: 16 x 32 for each of two warps, of 65,536.
-    assert _limits(KERNEL, MACHINE, dataclasses.replace(C, register_base=1.0)).registers == 64
+    assert _limits(KERNEL, MACHINE, dataclasses.replace(C, ptxas_base=1.0)).registers == 64
 
 
 @pytest.mark.parametrize(("copies", "share"), [(1.0, 1.0), (2.0, 0.5), (4.0, 0.33), (64.0, 0.33)])

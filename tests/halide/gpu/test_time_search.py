@@ -22,9 +22,9 @@ from tilewright.halide.schedulers.analytic.gpu import group_times, time_search
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
-from tilewright.halide.schedulers.analytic.gpu.kernel_time import registers_of
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
 from tilewright.halide.schedulers.analytic.gpu.recomputing import cut_at, cuts
+from tilewright.halide.schedulers.analytic.gpu.registers import estimated_registers
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 from tilewright.halide.schedulers.analytic.gpu.time_search import TimeSearch, points_of
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -217,7 +217,7 @@ def test_without_rates_the_cost_decides():
 
 def test_plans_that_would_spill_are_not_taken(monkeypatch):
     # Every plan needs registers of its own: as if all code were loops.
-    monkeypatch.setattr(group_times, "needed_registers", registers_of)
+    monkeypatch.setattr(group_times, "needed_registers", estimated_registers)
     algorithm = box_blur()
     free = TimeSearch(GroupTimes(searching(algorithm)), Options()).best()
     limited = replace(time_search.SEARCH, most_estimated_registers=0.0)

@@ -55,7 +55,8 @@ def plan(
         k: the number of schedules.
         fusion: how Funcs may be computed within the tiles of others on a GPU.
         objective: what the search for a GPU minimises; there is only one objective for a CPU.
-        constants: measured constants of the GPU's cost model.
+        constants: constants of the GPU's cost model; the schedules are the best by these alone.
+            By default, those in use, with rivals by others (`analytic.gpu.rivals`).
 
     Raises:
         TilewrightError: `fusion` or `objective` is unknown.
@@ -192,17 +193,24 @@ def _planned(
 ) -> list[PlannedSchedule]:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
+        from tilewright.halide.schedulers.analytic.gpu.rivals import (
+            other_constants,
+            rival_constants,
+        )
         from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
 
         scalars = task.algorithm.symbols
+        fitted = fitted_constants(task.gpu_calibration)
         return schedule_gpu(
             task.algorithm,
             task.machine,
             scalars=scalars,
             mode=fusion,
             k=k,
-            constants=constants or fitted_constants(task.gpu_calibration),
+            constants=constants or fitted,
             objective=objective,
+            rivals=() if constants else rival_constants(fitted),
+            others=() if constants else other_constants(fitted, task.machine, k),
         )
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
     from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu

@@ -195,6 +195,9 @@ class GpuConstants:
         "exponent",
         FITTED_RATES,
     )
+    member_wait: float = constant(
+        1.0, RATIO, "chosen: waits of kernels with members, which have barriers, over others"
+    )
     barrier_wait: float = constant(30.0, "cycles per barrier", "chosen: as a load of shared memory")
     memory_share: float = constant(
         0.8, RATIO, "chosen: of the memory's bandwidth, what copies reach; too few records need it"

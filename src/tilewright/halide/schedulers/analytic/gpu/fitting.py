@@ -129,8 +129,6 @@ def drawn(
         centre: The medians of the prior, and the constants that are not drawn.
         random: Makes the draws; without it, the most probable constants are returned.
     """
-    from scipy.optimize import least_squares
-
     problem = _Problem(observed, machine, centre)
     medians = np.log([getattr(centre, name) for name in PRIORS])
     noise = np.zeros((2, max(len(medians), len(observed))))
@@ -141,6 +139,8 @@ def drawn(
     prior = np.clip(medians + SPREAD * noise[0, : len(medians)], low, high)
     if not observed:
         return problem.constants(prior)
+    from scipy.optimize import least_squares
+
     targets = problem.logs + ERROR * noise[1, : len(observed)]
 
     def residuals(point: Array) -> Array:

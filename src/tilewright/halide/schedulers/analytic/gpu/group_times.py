@@ -21,6 +21,7 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.plan import PartTime
 from tilewright.halide.schedulers.analytic.gpu.assemble import schedule_of
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
 from tilewright.halide.schedulers.analytic.gpu.nest_costs import KnownTimes, times_of
@@ -98,6 +99,13 @@ class GroupTimes:
     def times(self, groups: Iterable[TimedGroup]) -> tuple[PartTime, ...]:
         """Return the time of every part of a schedule with these groups, in execution order."""
         return self._times([part for group in groups for part in group.parts])
+
+    def times_by(
+        self, groups: Iterable[TimedGroup], constants: GpuConstants
+    ) -> tuple[PartTime, ...]:
+        """Return the same as `times`, by other constants than the search's."""
+        parts = [part for group in groups for part in group.parts]
+        return times_of(parts, self.search.model.machine, constants)
 
     def _times(self, parts: Sequence[Part]) -> tuple[PartTime, ...]:
         model = self.search.model

@@ -21,7 +21,7 @@ from tilewright.halide.analysis.scheduled_nest import UNKNOWN
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import Added, with_clones
-from tilewright.halide.ir.plan import PlannedSchedule
+from tilewright.halide.ir.plan import PlannedSchedule, RunnerUp
 from tilewright.halide.schedulers.analytic.gpu.assemble import scanned_in_memory
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.group_times import (
@@ -57,6 +57,8 @@ def schedule_gpu(
     any_size: bool = False,
     constants: GpuConstants | None = None,
     objective: Objective = "time",
+    rivals: Sequence[GpuConstants] = (),
+    others: Sequence[GpuConstants] = (),
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct schedules for a GPU, the model's best first.
 
@@ -71,6 +73,10 @@ def schedule_gpu(
         constants: The model's constants, by default `GpuConstants()`.
         objective: What to minimise: predicted time, in seconds, or the cost of Sioutas 2020. The
             cost is also used if the GPU's rates or the pipeline's sizes are unknown.
+        rivals: Other constants. The best schedule by each is a candidate for the first, judged by
+            `constants`: the search, which improves one schedule step by step, ends elsewhere with
+            them.
+        others: Constants whose best schedules follow those of the rivals, to be measured.
 
     Raises:
         TilewrightError: The extent of an output is unknown.
@@ -86,7 +92,7 @@ def schedule_gpu(
         searches = _GroupingSearches(base, scalars, machine, constants or GpuConstants())
         if objective == "time" and can_predict(machine):
             try:
-                found = _fastest(searches, first, k)
+                found = _fastest(searches, first, k, rivals, others)
             except UNKNOWN:
                 found = []
             if found:
@@ -120,14 +126,71 @@ class _GroupingSearches:
         return self.known[inline]
 
 
-def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
-    """Return up to `k` distinct schedules in order of predicted time, the fastest first."""
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The fastest schedule of a search with its variations, and all that were found.
+
+    `pool` has pairs of a schedule and its search, the fastest one among them.
+    """
+
+    searches: _GroupingSearches
+    best: TimedSchedule
+    search: TimeSearch
+    pool: list[tuple[TimedSchedule, TimeSearch]]
+
+
+def _fastest(
+    searches: _GroupingSearches,
+    first: Options,
+    k: int,
+    rivals: Sequence[GpuConstants],
+    others: Sequence[GpuConstants],
+) -> list[PlannedSchedule]:
+    """Return up to `k` distinct schedules: the fastest, the best by other constants, then more."""
+    found = _searched(searches, first)
+    if found is None:
+        return []
+    c = searches.constants
+    apart = list(_by_other_constants(searches, first, rivals))
+    pool = [*found.pool, *apart]
+    chosen = Chosen(searches.base.view.algorithm)
+    best, search = min(pool, key=lambda pair: pair[0].seconds)
+    if best is found.best:
+        runner_up = found.search.runner_up(best)
+    else:
+        runner_up = RunnerUp(found.best.seconds, "the best schedule of the search without rivals")
+    chosen.offer(replace(search.planned(best, c), runner_up=runner_up))
+    if k == 1:
+        return chosen.best(k)
+    for made, own in chain(apart, _by_other_constants(searches, first, others)):
+        if len(chosen.accepted) == k:
+            return chosen.best(k)
+        if made is not best:
+            chosen.offer(own.planned(made, c))
+    search = found.search
+    options = [each for each in _variations(search.first, k)[1:] if each.inline]
+    pool += [(made, search) for made in search.others(found.best, options, k)]
+    searches = found.searches
+    if searches[False].view.inlined != searches[True].view.inlined:
+        cautious = TimeSearch(GroupTimes(searches[False]), first)
+        less = cautious.best()
+        pool += [(less, cautious)] if less is not None else []
+    for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
+        if made is not best and len(chosen.accepted) < k:
+            chosen.offer(own.planned(made, c))
+    return chosen.best(k)
+
+
+def _searched(searches: _GroupingSearches, first: Options) -> _Found | None:
+    """Return the fastest schedule, and those with wrapped, split and scanned Funcs; None if none.
+
+    The time is predicted with the constants of `searches`.
+    """
     search = TimeSearch(GroupTimes(searches[True]), first)
     best = search.best()
     if best is None:
-        return []
+        return None
     pool = [(best, search)]
-    chosen = Chosen(searches.base.view.algorithm)
     large = search.large(best)
     for extended in chain(
         _wrapped(searches, large), _windows(searches, large), _split(searches, large)
@@ -140,19 +203,22 @@ def _fastest(searches: _GroupingSearches, first: Options, k: int) -> list[Planne
     if _scans(search, best):
         pool += _rivals(searches, replace(first, scanned=True), search)
         best, search = min(pool, key=lambda pair: pair[0].seconds)
-    chosen.offer(replace(search.planned(best), runner_up=search.runner_up(best)))
-    if k == 1:
-        return chosen.best(k)
-    options = [each for each in _variations(search.first, k)[1:] if each.inline]
-    pool += [(made, search) for made in search.others(best, options, k)]
-    if searches[False].view.inlined != searches[True].view.inlined:
-        cautious = TimeSearch(GroupTimes(searches[False]), first)
-        less = cautious.best()
-        pool += [(less, cautious)] if less is not None else []
-    for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
-        if made is not best and len(chosen.accepted) < k:
-            chosen.offer(own.planned(made))
-    return chosen.best(k)
+    return _Found(searches, best, search, pool)
+
+
+def _by_other_constants(
+    searches: _GroupingSearches, first: Options, rivals: Sequence[GpuConstants]
+) -> Iterator[tuple[TimedSchedule, TimeSearch]]:
+    """Yield the fastest schedule by each of the `rivals`, with its time by the constants in use.
+
+    Pipelines with many Funcs, whose search takes long, have no rivals.
+    """
+    if len(searches.base.view.algorithm.funcs) > SEARCH.most_funcs_split:
+        return
+    for constants in rivals:
+        found = _searched(replace(searches, constants=constants, known={}), first)
+        if found is not None:
+            yield found.search.retimed(found.best, searches.constants), found.search
 
 
 def _rivals(

@@ -32,7 +32,7 @@ from tilewright.halide.schedulers.analytic.gpu.changes import (
     reshaped,
     with_options,
 )
-from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, TimedGroup
 from tilewright.halide.schedulers.analytic.gpu.merging import merged_options, only_readers
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
@@ -152,13 +152,22 @@ class TimeSearch:
         large = [each for each in now.groups if now.share(each) >= LEAST_SHARE]
         return sorted(large, key=lambda each: -each.seconds)
 
-    def planned(self, made: TimedSchedule) -> PlannedSchedule:
-        """Return the schedule with a report on every kernel; costs are predicted seconds."""
+    def retimed(self, made: TimedSchedule, constants: GpuConstants) -> TimedSchedule:
+        """Return the schedule with its predicted time by other constants."""
+        parts = self.times.times_by(made.groups, constants)
+        return replace(made, seconds=sum(part.seconds for part in parts))
+
+    def planned(
+        self, made: TimedSchedule, constants: GpuConstants | None = None
+    ) -> PlannedSchedule:
+        """Return the schedule with a report on every kernel; costs are predicted seconds.
+
+        `constants` are those of the predictions, by default the search's.
+        """
         plans = [each.plan for each in made.groups]
         planned = assemble(self.search.analysis, self.search.model, plans, self.first)
-        seconds = {
-            (part.output, part.stage): part.seconds for part in self.times.times(made.groups)
-        }
+        parts = self.times.times_by(made.groups, constants or self.search.model.constants)
+        seconds = {(part.output, part.stage): part.seconds for part in parts}
         groups = tuple(
             replace(report, cost=seconds.get((report.output, report.stage), 0.0))
             for report in planned.groups

@@ -1,0 +1,61 @@
+"""Schedules by other constants are rivals, judged by the model's own."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.rivals import DRAWN, other_constants, rival_constants
+from tilewright.halide.schedulers.diversity import differ
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import make_task
+from tilewright.machines import gpu
+
+C = GpuConstants()
+A100 = gpu("a100")
+BETTER = "the best schedule of the search without rivals"
+
+
+def task(name, machine="v100"):
+    return make_task(f"examples/{name}.py:{name}", target="cuda", machine=machine)
+
+
+def test_each_rival_has_other_constants():
+    rivals = rival_constants(replace(C, sector_cycles=2.0))
+    assert [r.sector_cycles for r in rivals] == [2.0, 1.16]
+    assert [r.member_wait for r in rivals] == [1.5, 1.0]
+
+
+def test_more_are_drawn_where_several_schedules_are_wanted():
+    few, more, most = (other_constants(C, A100, k) for k in (1, 3, 50))
+    assert [len(each) for each in (few, more, most)] == [0, 2, DRAWN]
+    assert most[:2] == more
+    assert len({*most, *rival_constants(C), C}) == DRAWN + 3
+
+
+def test_a_rival_that_is_faster_by_the_models_own_constants_is_chosen():
+    made = task("depthwise_conv")
+    (chosen,) = plan(made)
+    (without,) = plan(made, constants=C)
+    assert chosen.cost < 0.95 * without.cost
+    assert chosen.schedule != without.schedule
+    assert chosen.runner_up.difference == BETTER
+    assert chosen.runner_up.seconds == pytest.approx(without.cost)
+    # The parts of the report are of the same constants as the whole.
+    assert sum(group.cost for group in chosen.groups) == pytest.approx(chosen.cost)
+    rivals = [plan(made, constants=each)[0] for each in rival_constants(C)]
+    assert chosen.schedule in [each.schedule for each in rivals]
+
+
+def test_a_slower_rival_changes_nothing_but_may_be_measured():
+    made = task("harris", "a100")
+    (without,) = plan(made, constants=C)
+    first, *others = plan(made, k=5)
+    assert first.schedule == without.schedule
+    assert first.runner_up == without.runner_up
+    assert all(each.cost >= first.cost for each in others)
+    constants = (*rival_constants(C), *other_constants(C, A100, 5))
+    rivals = [plan(made, constants=each)[0] for each in constants]
+    new = [each for each in rivals if differ(each, first, made.algorithm)]
+    assert new
+    assert others[0].schedule == new[0].schedule
