@@ -3,6 +3,7 @@
 The stand-in for a GPU is the model itself, with other constants than those that the search has.
 """
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,14 +11,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tilewright.halide.autoschedule import _structures
+from tilewright.halide.execution.session import Measured
+from tilewright.halide.options import Planning
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.fitting import PRIORS, drawn, predicted_cycles
 from tilewright.halide.schedulers.analytic.gpu.recorded import observation
+from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
 from tilewright.halide.schedulers.prediction import schedule_nest
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
+from tilewright.halide.search import autotune
 from tilewright.halide.search.gpu_structures import SampledStructures, can_sample
+from tilewright.halide.search.top_k import Watch
 from tilewright.machines import gpu
+from tilewright.measure import Finals, Measurement
 
 TRUTH = replace(GpuConstants(), hit_wait=100.0, miss_wait=900.0)
 
@@ -121,3 +129,64 @@ def test_it_is_for_gpus_whose_rates_are_known(task):
     unknown = replace(task.machine, clock_hz=None)
     assert not can_sample(SimpleNamespace(machine=unknown))
     assert not can_sample(make_task("examples/blur.py:blur"))
+
+
+class Device:
+    """A session whose times are the model's by other constants; every third schedule crashes."""
+
+    def __init__(self, made):
+        self.made = made
+        self.inputs = SimpleNamespace(buffers=())
+        self.problem = SimpleNamespace(algorithm=made.algorithm, candidate=self.candidate)
+        self.records = self.deadline = None
+        self.remeasure = False
+        self.measured = []
+
+    def measurement(self, schedule):
+        if self.measured.index(schedule) % 3 == 2:
+            return Measurement("crashed")
+        return Measurement("ok", (seconds(self.made, schedule),) * 3, (0.0,) * 3)
+
+    def measure(self, variants):
+        for variant in variants:
+            self.measured.append(variant.schedule)
+            yield Measured(variant, self.measurement(variant.schedule))
+
+    def prepare(self):
+        return self.problem
+
+    def candidate(self, variant):
+        return SimpleNamespace(key=variant.name)
+
+    def finals(self, variants, *_, **__):
+        return Finals(
+            tuple(map(self.candidate, variants)),
+            tuple(self.measurement(variant.schedule) for variant in variants),
+        )
+
+
+def test_tuning_measures_structures_before_factors(task):
+    device = Device(task)
+    planned = first_plans(task)[:2]
+    search = SampledStructures(task)
+    outcome, facts = autotune.measure_tuned(
+        device, planned, task, watch=Watch(None), evaluations=8, structures=search
+    )
+    tried = [each.planned.schedule for each in outcome.tried]
+    assert tried == device.measured
+    assert len(tried) == 2 + 8
+    assert search.known == {*tried[: 2 + 4]}
+    assert len(search.observed) == sum(each.ok for each in outcome.tried[: 2 + 4])
+    assert "8 evaluations, 3 failed" in facts["tuning"]
+    times = [each.seconds or math.inf for each in outcome.tried]
+    assert outcome.best.seconds == min(times)
+
+
+def test_structures_are_for_searches_by_time(task):
+    host = make_task("examples/blur.py:blur")
+    for scheduler in ("analytic", "learned"):
+        assert isinstance(_structures(task, Planning(scheduler=scheduler), 0), SampledStructures)
+    assert _structures(task, Planning(fusion="none"), 0).fusion == "none"
+    assert _structures(task, Planning(objective="sioutas"), 0) is None
+    assert _structures(host, Planning(), 0) is None
+    assert isinstance(_structures(host, Planning(scheduler="learned"), 0), MeasuredSearch)

@@ -47,7 +47,8 @@ class Planning:
             larger space, with a cost model corrected by measurements (for CUDA, a search by the
             released model of Anderson 2021); or ``auto``, for CPUs only:
             the best analytic schedule, unless the learned model expects a clear gain. In mode
-            ``tune``, ``learned`` and ``auto`` also measure other structures before tuning.
+            ``tune`` on CPUs, ``learned`` and ``auto`` also measure other structures before tuning;
+            on GPUs, all of them do.
         search: with ``scheduler="learned"`` for CUDA: our own search (``tilewright``), the search
             of Anderson 2021 as published (``published``: a beam search and 79 greedy samples), or
             the same with fewer samples (``published-quick``).
