@@ -105,7 +105,7 @@ def one(name: str, gpu: str) -> Data:
     predicted = Counter(
         (group.threads, group.shared_bytes) for group in planned.groups if group.threads
     )
-    launched = Counter((tuple(item["threads"]), item["shared"]) for item in recorded)
+    launched = static.launched_kernels(recorded)
     major, minor = task.machine.compute_capability or (0, 0)
     architecture = max(f"sm_{major}{minor}", OLDEST)
     names = {str(item["kernel"]) for item in recorded}

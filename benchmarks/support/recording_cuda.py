@@ -9,6 +9,7 @@ import subprocess
 import sysconfig
 import tempfile
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -38,7 +39,7 @@ class Recorder:
         os.environ["RECORDING_CUDA_PTX"] = str(folder)
         ctypes.CDLL(str(build(folder)), mode=ctypes.RTLD_GLOBAL)
 
-    def launches(self) -> list[dict[str, object]]:
+    def launches(self) -> list[dict[str, Any]]:
         """Every launch since the last call."""
         lines = self.log.read_text().splitlines()
         os.truncate(self.log, 0)
