@@ -20,15 +20,15 @@ from gpu.halide_tuned import searched as searched_before
 from gpu.halide_tuned import tuned
 from gpu.pieces import Setting
 from gpu.roofline import least_work
+from gpu.sessions import opened
 from tilewright.halide.comparison import peer_variant, source_of
 from tilewright.halide.execution.launches import Launched, kernel_of, seconds_by_group, traces
-from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.execution.session import Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import naive
-from tilewright.halide.search.top_k import limits, timing
+from tilewright.halide.search.top_k import timing
 from tilewright.measure import Finals, Measurement
-from tilewright.records import Records
 
 ROUNDS = 15
 HAND, ONESHOT, TOP, NAIVE = "hand-written", "one shot", f"top {K}", "naive"
@@ -77,20 +77,7 @@ def compare(name: str, setting: Setting) -> dict[str, Any]:
                 same[label] = made_before[0]
             else:
                 field.append(variant)
-    with (
-        Records(setting.out / "records.sqlite") as records,
-        Session(
-            task.algorithm,
-            targets=[task.target],
-            records=records,
-            machine={"gpu": setting.machine.name, "target": task.target},
-            verify=not setting.small,
-            limits=limits(60.0),
-            timing=timing(0.5),
-            references=setting.reference_folder,
-            deadline=setting.deadline,
-        ) as session,
-    ):
+    with opened(task, setting, timing(0.5), build_seconds=60.0) as session:
         finals = session.finals(field, ROUNDS, seconds=setting.rounds_seconds)
         ((launched, why),) = traces(session, ours[:1])
     entries: dict[str, Any] = {

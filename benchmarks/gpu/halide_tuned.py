@@ -20,9 +20,10 @@ from typing import Any
 from gpu import halide_samples
 from gpu.halide_peers import task_of
 from gpu.pieces import Setting
+from gpu.sessions import opened
 from support.gpu_sample import Sample
 from tilewright.errors import TilewrightError
-from tilewright.halide.execution.session import Measured, Session, Variant
+from tilewright.halide.execution.session import Measured, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.learned.gpu.published_search.constants import PUBLISHED
 from tilewright.halide.schedulers.learned.gpu.scheduler import plan_released
@@ -31,8 +32,7 @@ from tilewright.halide.search.autotune import measure_tuned
 from tilewright.halide.search.finals import Rounds
 from tilewright.halide.search.gpu_structures import SampledStructures
 from tilewright.halide.search.spills import spill_filter
-from tilewright.halide.search.top_k import Outcome, Watch, limits, timing
-from tilewright.records import Records
+from tilewright.halide.search.top_k import Outcome, Watch, timing
 
 # Schedules that are measured first: the model's best, and the best by constants from the prior.
 PLANNED, DRAWN = 5, 16
@@ -110,18 +110,7 @@ def tune(name: str, setting: Setting) -> dict[str, Any]:
     structures = SampledStructures(task)
     with (
         ProcessPoolExecutor(min(BATCH, cores), multiprocessing.get_context("spawn")) as pool,
-        Records(setting.out / "records.sqlite") as records,
-        Session(
-            task.algorithm,
-            targets=[task.target],
-            records=records,
-            machine={"gpu": setting.machine.name, "target": task.target},
-            verify=not setting.small,
-            limits=limits(30.0),
-            timing=timing(SECONDS),
-            references=setting.reference_folder,
-            deadline=setting.deadline,
-        ) as session,
+        opened(task, setting, timing(SECONDS), build_seconds=30.0) as session,
     ):
         structures.executor = pool
         for _ in range(BATCH):

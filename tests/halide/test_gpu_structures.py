@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from stand_in_session import StandInSession
 
 from tilewright.halide.autoschedule import _structures
-from tilewright.halide.execution.session import Measured
 from tilewright.halide.options import Planning
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.fitting import PRIORS, drawn, predicted_cycles
@@ -25,7 +25,7 @@ from tilewright.halide.search import autotune
 from tilewright.halide.search.gpu_structures import SampledStructures, can_sample
 from tilewright.halide.search.top_k import Watch
 from tilewright.machines import gpu
-from tilewright.measure import Finals, Measurement
+from tilewright.measure import Measurement
 
 TRUTH = replace(GpuConstants(), hit_wait=100.0, miss_wait=900.0)
 
@@ -131,38 +131,17 @@ def test_it_is_for_gpus_whose_rates_are_known(task):
     assert not can_sample(make_task("examples/blur.py:blur"))
 
 
-class Device:
+class Device(StandInSession):
     """A session whose times are the model's by other constants; every third schedule crashes."""
 
     def __init__(self, made):
+        super().__init__(made)
         self.made = made
-        self.inputs = SimpleNamespace(buffers=())
-        self.problem = SimpleNamespace(algorithm=made.algorithm, candidate=self.candidate)
-        self.records = self.deadline = None
-        self.remeasure = False
-        self.measured = []
 
     def measurement(self, schedule):
         if self.measured.index(schedule) % 3 == 2:
             return Measurement("crashed")
         return Measurement("ok", (seconds(self.made, schedule),) * 3, (0.0,) * 3)
-
-    def measure(self, variants):
-        for variant in variants:
-            self.measured.append(variant.schedule)
-            yield Measured(variant, self.measurement(variant.schedule))
-
-    def prepare(self):
-        return self.problem
-
-    def candidate(self, variant):
-        return SimpleNamespace(key=variant.name)
-
-    def finals(self, variants, *_, **__):
-        return Finals(
-            tuple(map(self.candidate, variants)),
-            tuple(self.measurement(variant.schedule) for variant in variants),
-        )
 
 
 def test_tuning_measures_structures_before_factors(task):

@@ -1,14 +1,13 @@
 """The measured search learns what its model lacks, goes on after failures, keeps its budget."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from stand_in_session import StandInSession
 from test_beam_search import PLAIN, by_change
 from test_moves import stencils
 
-from tilewright.halide.execution.session import Measured
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.learned.beam_search import Effort, structure_of
@@ -23,7 +22,7 @@ from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.search import autotune
 from tilewright.halide.search.finals import Final
 from tilewright.halide.search.top_k import Watch
-from tilewright.measure import Finals, Measurement
+from tilewright.measure import Measurement
 
 FEW = Effort(structures=6000, visits=150_000, beam=4, moves=5)
 SPEEDUP = 6.0
@@ -43,20 +42,16 @@ def reordered(schedule):
     return len(order) < 3 or order != sorted(order)
 
 
-class Machine:
+class Machine(StandInSession):
     """A session whose times are the analytic model's, but much shorter for schedules `stored`.
 
     Those of `failing` crash. `patience` measurements are interrupted.
     """
 
     def __init__(self, made, failing=lambda schedule: False, patience=math.inf):
+        super().__init__(made)
         self.search = MeasuredSearch(made, PLAIN, 0, FEW)
         self.failing, self.patience = failing, patience
-        self.inputs = SimpleNamespace(buffers=())
-        self.problem = SimpleNamespace(algorithm=made.algorithm, candidate=self.candidate)
-        self.records = self.deadline = None
-        self.remeasure = False
-        self.measured = []
 
     def seconds(self, schedule):
         prior = self.search.search.evaluator.prior(exact_size(schedule))
@@ -71,20 +66,7 @@ class Machine:
         for variant in variants:
             if len(self.measured) >= self.patience:
                 raise KeyboardInterrupt
-            self.measured.append(variant.schedule)
-            yield Measured(variant, self.measurement(variant.schedule))
-
-    def prepare(self):
-        return self.problem
-
-    def candidate(self, variant):
-        return SimpleNamespace(key=variant.name)
-
-    def finals(self, variants, *_, **__):
-        return Finals(
-            tuple(map(self.candidate, variants)),
-            tuple(self.measurement(variant.schedule) for variant in variants),
-        )
+            yield from super().measure([variant])
 
 
 def tuned(made, machine, evaluations=24, planned=None):

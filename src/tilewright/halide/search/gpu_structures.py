@@ -29,9 +29,9 @@ from tilewright.halide.schedulers.registry import Fusion, plan
 from tilewright.halide.schedulers.task import Task
 from tilewright.machines import GpuMachine
 
-# Schedules per draw, of which the first new one is proposed.
+# Number of schedules to plan per draw. The first one that is new is proposed.
 ALTERNATIVES = 6
-# Draws per proposal, after which none is expected to find a new schedule.
+# Number of draws per proposal. After these, further draws are unlikely to find a new schedule.
 MOST_DRAWS = 2
 
 

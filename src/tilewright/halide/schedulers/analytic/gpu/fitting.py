@@ -103,14 +103,13 @@ def fitted(
 
     problem = _Problem(observed, machine, start or GpuConstants())
     priors = np.log(np.array(list(PRIORS.values())))
-    least = np.array([math.log(LEAST[n]) if n in LEAST else -math.inf for n in PRIORS])
     found = least_squares(
         problem.residuals,
         priors,
         args=(priors,),
         loss="soft_l1",
         f_scale=ROBUST,
-        bounds=(np.maximum(priors - BOUND, least), priors + BOUND),
+        bounds=_bounds(priors),
     )
     return problem.constants(found.x)
 
@@ -134,8 +133,7 @@ def drawn(
     noise = np.zeros((2, max(len(medians), len(observed))))
     if random is not None:
         noise = random.standard_normal(noise.shape)
-    least = np.array([math.log(LEAST[n]) if n in LEAST else -math.inf for n in PRIORS])
-    low, high = np.maximum(medians - BOUND, least), medians + BOUND
+    low, high = _bounds(medians)
     prior = np.clip(medians + SPREAD * noise[0, : len(medians)], low, high)
     if not observed:
         return problem.constants(prior)
@@ -160,6 +158,12 @@ def drawn(
         max_nfev=MOST_FITTED,
     )
     return problem.constants(found.x[:-1])
+
+
+def _bounds(middle: Array) -> tuple[Array, Array]:
+    """Return the least and largest logarithms of the constants, given the middle ones."""
+    least = np.array([math.log(LEAST[n]) if n in LEAST else -math.inf for n in PRIORS])
+    return np.maximum(middle - BOUND, least), middle + BOUND
 
 
 def predicted_cycles(
