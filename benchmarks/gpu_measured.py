@@ -100,12 +100,16 @@ def _compared(found: Data, folder: Path, device: Data) -> Iterator[Data]:
     task = task_of(name, setting)
     plans = pickle.loads((folder / f"plans-{name}.pickle").read_bytes())
     for i, (planned, label) in enumerate(zip(plans.ours, RANKED, strict=False)):
-        yield from _row(name, f"planned {i + 1}", "planned", entries[label], planned.schedule)
+        yield from _row(
+            name, f"planned {i + 1}", "planned", entries.get(label, {}), planned.schedule
+        )
     probed = plans.probed
     if probed is not None and all(probed.schedule != other.schedule for other in plans.ours):
-        yield from _row(name, PROBED, "planned", entries[PROBED], probed.schedule)
+        yield from _row(name, PROBED, "planned", entries.get(PROBED, {}), probed.schedule)
     if plans.learned is not None:
-        yield from _row(name, "learned", "learned", entries["learned"], plans.learned.schedule)
+        yield from _row(
+            name, "learned", "learned", entries.get("learned", {}), plans.learned.schedule
+        )
     yield from _row(name, "naive", "naive", entries["naive"], naive(task))
     for peer, searched in schedules(task, setting).items():
         schedule = read(searched.serialized, task) if searched.serialized else None

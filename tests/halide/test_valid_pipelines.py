@@ -15,6 +15,7 @@ from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
     FuncSchedule,
+    Level,
     Schedule,
     ScheduledLoop,
     Split,
@@ -340,3 +341,58 @@ def test_what_opencl_alone_refuses_is_lowered_for_cuda():
     entries = (FuncSchedule(0, ROOT, ROOT, stages=(stage,)),)
     assert refusal(Schedule(algorithm.digest, "cuda", entries), algorithm) == ""
     assert refusal(Schedule(algorithm.digest, "opencl", entries), algorithm)
+
+
+def bins(sigma, through=False):
+    """Sums per bin, of `1 / sigma` bins, read by a stage with threads."""
+    x, y, z = hl.vars("x y z")
+    data = hl.ImageParam(hl.Float(32), 2, "data")
+    data.set_estimates([(0, 512), (0, 64)])
+    r = hl.RDom([(0, 8)], "r")
+    place, total, out = hl.Func("place"), hl.Func("total"), hl.Func("out")
+    value = hl.i32(hl.clamp(data[x * 8 + r, y], 0.0, 1.0) / sigma)
+    if through:
+        place[x, y] = hl.i32(hl.clamp(data[x, y], 0.0, 1.0) / sigma)
+        value = place[x * 8 + r, y]
+    total[x, y, z] = 0.0
+    total[x, y, value] += 1.0
+    out[x, y, z] = total[x, y, z] + total[x, y, z + 1] * 2.0
+    out.bound(z, 0, 10)
+    out.set_estimates([(0, 64), (0, 64), (0, 10)])
+    return out
+
+
+def bins_in_registers(algorithm, whole):
+    """Sums in registers of the thread that reads them; `whole`: it reads all of them."""
+    (total,), (out,) = names(algorithm, "total"), names(algorithm, "out")
+    z = ScheduledLoop("v2") if whole else ScheduledLoop("v2", "gpu_block")
+    x, y = ScheduledLoop("v0", "gpu_thread"), ScheduledLoop("v1", "gpu_block")
+    reader = StageSchedule((), (z, x, y) if whole else (x, y, z))
+    kept = tuple(
+        StageSchedule((), tuple(map(ScheduledLoop, loops)))
+        for loops in (("v0", "v1", "v2"), ("r0", "v0", "v1"))
+    )
+    level = Level("at", out, loop="v0")
+    entries = [
+        FuncSchedule(total, level, level, memory="register", stages=kept),
+        FuncSchedule(out, ROOT, ROOT, stages=(reader,)),
+    ]
+    nest = StageSchedule((), (x, y))
+    places = names(algorithm, "place")
+    entries += [FuncSchedule(place, ROOT, ROOT, stages=(nest,)) for place in places]
+    return Schedule(algorithm.digest, "host-cuda", tuple(entries))
+
+
+@pytest.mark.parametrize("through", [False, True])
+def test_bins_that_a_parameter_counts_are_not_kept_in_registers(through):
+    sigma = hl.Param(hl.Float(32), "sigma", 0.1)
+    sigma.set_estimate(0.1)
+    for width, counted in ((sigma, True), (hl.f32(0.1), False)):
+        task = make_task(bins(width, through), target="cuda", machine="rtx4090")
+        for planned in plan(task, k=3):
+            assert refusal(planned.schedule, task.algorithm) == ""
+        for whole in (True, False):
+            schedule = bins_in_registers(task.algorithm, whole)
+            reasons = [violation.message for violation in check(schedule, task.algorithm)]
+            assert any("depends on a parameter" in why for why in reasons) == counted
+            assert bool(reasons) == bool(refusal(schedule, task.algorithm))

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilewright.halide.analysis.bounds import Linear
+from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.lowering_bounds import divisor_of
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Op
+from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Variable
 
 
 def divided_differently(
@@ -66,3 +67,52 @@ def clamped_differently(analysis: Analysis, name: str) -> frozenset[int]:
 def _is_clamped(form: Linear) -> bool:
     atoms = (atom for atom, _ in form.terms)
     return any(isinstance(atom, Op) and atom.name in ("min", "max") for atom in atoms)
+
+
+def scattered_dimensions(func: Func) -> frozenset[int]:
+    """Return the dimensions in which an update of a Func writes elsewhere than at its loop.
+
+    Each computation of the Func covers all these places, besides those that are read. If the latter
+    move with a loop outside, Halide finds no constant number of values.
+    """
+    return frozenset(
+        d
+        for stage in func.stages[1:]
+        for d, (arg, loop) in enumerate(zip(stage.args, func.args, strict=True))
+        if not (isinstance(arg, Variable) and arg.kind == "var" and arg.name == loop)
+    )
+
+
+def scattered_by_parameters(view: View, name: str) -> bool:
+    """Return whether updates of a Func write at coordinates whose range depends on a parameter.
+
+    Each computation of the Func covers this range. So its number of values, for example the bins of
+    a histogram ``1 / sigma``, is known only at run time.
+    """
+    known: dict[str, bool] = {}
+    return any(_by_parameters(view, arg, known) for s in view.stages(name)[1:] for arg in s.args)
+
+
+def _by_parameters(view: View, expression: Expr, known: dict[str, bool]) -> bool:
+    """Return whether the range of an expression's values depends on a parameter.
+
+    `known` has the answers for Funcs. The coordinates of loads do not matter.
+    """
+    left, seen = [expression], set[int]()
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Variable) and node.kind == "param":
+            return True
+        if isinstance(node, Call) and node.kind == "func":
+            if node.name not in known:
+                known[node.name] = False  # a Func that reads itself adds nothing
+                values = [value for stage in view.stages(node.name) for value in stage.values]
+                known[node.name] = any(_by_parameters(view, value, known) for value in values)
+            if known[node.name]:
+                return True
+        elif isinstance(node, Op) or (isinstance(node, Call) and node.kind != "image"):
+            left += node.args
+    return False

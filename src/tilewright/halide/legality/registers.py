@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 from tilewright.halide.analysis.inlining import TooLarge
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.analysis.thread_divisors import clamped_differently, divided_differently
+from tilewright.halide.analysis.thread_divisors import (
+    clamped_differently,
+    divided_differently,
+    scattered_by_parameters,
+)
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.loops import pure_loop
 from tilewright.halide.ir.schedule import Level, Schedule
@@ -40,6 +44,12 @@ def register_problems(
             yield Violation("registers", name, None, reason)
     for members in levels.values():
         for name in sorted(members):
+            if scattered_by_parameters(analysis.view, name):
+                reason = (
+                    "an update writes at coordinates whose range depends on a parameter, and "
+                    "Halide then finds no constant number of values; compute it per block instead"
+                )
+                yield Violation("registers", name, None, reason)
             yield from _unbounded_unrolling(schedule, algorithm, analysis, name)
 
 

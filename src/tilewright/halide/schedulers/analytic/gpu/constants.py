@@ -271,6 +271,9 @@ class GpuSearch(UnknownSizes):
     # --- members inside threads ---------------------------------------------------------------
     neighbours: int = constant(8, "threads", "chosen: that must need as much as the first")
     shifts: int = constant(3, "blocks", "chosen: that must need as much as the first")
+    far_shift: int = constant(
+        1_000_000, "blocks", "chosen: farther than what the updates of a Func in registers write"
+    )
     across: int = constant(4, "points", "chosen: a part of a member to compare with one point")
     register_tiles: tuple[int, ...] = constant(
         (1, 2, 4, 8), "iterations", "chosen: what a thread does of a reduction's tile"

@@ -22,7 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, Linearizer
-from tilewright.halide.analysis.thread_divisors import clamped_differently, divided_differently
+from tilewright.halide.analysis.thread_divisors import (
+    clamped_differently,
+    divided_differently,
+    scattered_by_parameters,
+    scattered_dimensions,
+)
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
@@ -74,7 +79,7 @@ def optimize_granularity(kernel: FusedKernel, *, several: bool = False) -> dict[
             continue
         if max_order_reuse(kernel, anchor, member, nested) is not None:
             continue
-        if _runs_over_unknown(kernel, member):
+        if _runs_over_unknown(kernel, member) or scattered_by_parameters(view, member):
             continue
         if several and not _read_at_affine_places(kernel, member):
             continue
@@ -170,7 +175,8 @@ def _same_size_everywhere(
 ) -> bool:
     """Return whether all threads of all blocks need the same number of values of `member`.
 
-    A sample of neighbouring threads and blocks is compared.
+    A sample of neighbouring threads and blocks is compared. If updates of `member` scatter, a block
+    far away is among them: between the places that are written, those that are read hide.
     """
     dims = _thread_loops(kernel, anchor)
     steps = np.vstack(
@@ -178,7 +184,9 @@ def _same_size_everywhere(
     )
     trial = {**nested, member: anchor}
     first: list[float] | None = None
-    for shift in range(SEARCH.shifts):
+    scatters = scattered_dimensions(kernel.analysis.view.by_name[member])
+    shifts = (*range(SEARCH.shifts), *((SEARCH.far_shift,) if scatters else ()))
+    for shift in shifts:
         found = _regions(kernel, anchor, trial, steps, shift).get(member)
         if found is None:
             return False
