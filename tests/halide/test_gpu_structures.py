@@ -32,6 +32,12 @@ TRUTH = replace(GpuConstants(), hit_wait=100.0, miss_wait=900.0)
 
 @pytest.fixture(scope="module")
 def task():
+    return make_task("examples/blur.py:blur", target="cuda", machine="a100")
+
+
+@pytest.fixture(scope="module")
+def varied():
+    """A task whose schedules differ in more of what the constants are about."""
     return make_task("examples/unsharp.py:unsharp", target="cuda", machine="a100")
 
 
@@ -76,36 +82,37 @@ def test_searches_may_run_elsewhere(task):
     assert [each.schedule for each in here] == [each.schedule for each in there]
 
 
-def test_measurements_direct_the_proposals(task):
+def test_measurements_direct_the_proposals(varied):
     """They find what is faster than the first plans where the constants are wrong."""
-    first = min(seconds(task, each.schedule) for each in first_plans(task))
-    _, times = learnt(task, 3, 4)
+    first = min(seconds(varied, each.schedule) for each in first_plans(varied))
+    _, times = learnt(varied, 3, 4)
     assert min(times) < 0.93 * first
 
 
-def test_draws_agree_with_what_was_measured_and_vary_without(task):
-    plans = plan(task, k=12, constants=GpuConstants())
+def test_draws_agree_with_what_was_measured_and_vary_without(varied):
+    plans = plan(varied, k=12, constants=GpuConstants())
     found = [
-        observation("", schedule_nest(task, p.schedule), task.machine, TRUTH, 1.0) for p in plans
+        observation("", schedule_nest(varied, p.schedule), varied.machine, TRUTH, 1.0)
+        for p in plans
     ]
-    cycles = predicted_cycles(found, task.machine, TRUTH)
+    cycles = predicted_cycles(found, varied.machine, TRUTH)
     measured = [
-        replace(one, seconds=float(took / task.machine.clock_hz))
+        replace(one, seconds=float(took / varied.machine.clock_hz))
         for one, took in zip(found, cycles, strict=True)
     ]
 
     def errors(observed):
         result = []
         for i in range(12):
-            made = drawn(observed, task.machine, GpuConstants(), np.random.default_rng(i))
-            ratio = np.log(predicted_cycles(measured, task.machine, made) / cycles)
+            made = drawn(observed, varied.machine, GpuConstants(), np.random.default_rng(i))
+            ratio = np.log(predicted_cycles(measured, varied.machine, made) / cycles)
             result.append(float(np.std(ratio)))
         return np.mean(result)
 
     assert errors(measured) < 0.6 * errors([])
-    likeliest = drawn(measured, task.machine, GpuConstants())
-    before = predicted_cycles(measured, task.machine, GpuConstants()) / cycles
-    after = predicted_cycles(measured, task.machine, likeliest) / cycles
+    likeliest = drawn(measured, varied.machine, GpuConstants())
+    before = predicted_cycles(measured, varied.machine, GpuConstants()) / cycles
+    after = predicted_cycles(measured, varied.machine, likeliest) / cycles
     assert np.std(np.log(after)) < 0.5 * np.std(np.log(before))
 
 

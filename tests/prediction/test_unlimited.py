@@ -150,6 +150,25 @@ def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch, fine):
     assert np.allclose(model.predict(X), np.exp(logs))
 
 
+def test_many_instances_of_many_steps_get_larger_trees():
+    """What they hold is more than 31 leaves can tell; small sets and noise keep small ones."""
+    random = np.random.default_rng(0)
+    X = random.integers(1, 9, (6000, 4)).astype(float)
+    steps = random.normal(size=(9, 9, 9))
+    logs = steps[tuple(X[:, :3].astype(int).T)]
+    known = Boosted(trees=40, folds=0).fit(X[:5000], np.exp(logs[:5000]))
+    assert (known.fine_, known.leaves_) == (True, 255)
+    small = Boosted(trees=40, folds=0, leaves=31).fit(X[:5000], np.exp(logs[:5000]))
+
+    def error(model):
+        return np.abs(np.log(model.predict(X[5000:])) - logs[5000:]).mean()
+
+    assert error(known) < 0.7 * error(small)
+    assert Boosted(trees=40, folds=0).fit(X[:3000], np.exp(logs[:3000])).leaves_ == 31
+    noise = random.normal(size=5000)
+    assert Boosted(trees=40, folds=0).fit(X[:5000], np.exp(noise)).leaves_ == 31
+
+
 @pytest.mark.parametrize(("noise", "fine"), [(0.0, True), (1.0, False)])
 def test_trees_follow_every_step_only_of_undisturbed_times(noise, fine):
     random = np.random.default_rng(0)

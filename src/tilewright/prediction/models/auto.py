@@ -120,7 +120,8 @@ class Auto(Estimator):
         # With many instances, those of all folds may be left out at once.
         folds = 1 if len(data) >= 2 * len(rows) else min(_FOLDS, len(rows))
         found = np.empty(len(rows))
-        settings = model.get_params() | {"fine": getattr(model, "fine_", None)}
+        chosen = {name: getattr(model, f"{name}_", None) for name in ("fine", "leaves")}
+        settings = model.get_params() | chosen
         for fold in range(folds):
             own = np.arange(len(rows)) % folds == fold
             rest = np.setdiff1d(np.arange(len(data)), rows[own])

@@ -22,8 +22,10 @@ from tilewright.prediction.models.trees import Trees
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MANY = 1000  # instances from which trees are grown on histograms, which is much faster
-_LEAVES = 31  # of such a tree
-_JUDGED, _PARTS = 5000, 5  # instances that decide between settings, and parts, one held out
+# Leaves of such a tree, and of larger ones, which need many instances, and from which number of
+# instances on these pay if there are more of them.
+_LEAVES, _MANY_LEAVES, _ENOUGH, _PLENTY = 31, 255, 4000, 50_000
+_JUDGED, _PARTS = 20_000, 5  # instances that decide between settings, and parts, one held out
 _RIDGE = 1e-3  # of the slopes, per instance
 _OUTLYING = 6.0  # maximum size of a residual, in robust standard deviations
 
@@ -42,6 +44,9 @@ class Boosted(Estimator):
         fine: of 1,000 instances or more, whether leaves of single instances and trees of any depth
             follow every step of the times, as suits undisturbed ones; by default, what predicts
             held-out instances better.
+        leaves: of 1,000 instances or more, the maximum number of leaves of a tree: 31, or with
+            fine trees of 4,000 instances or more also 255, by what predicts held-out instances
+            better. A hundred thousand instances have more to tell than small trees hold.
     """
 
     kind: ClassVar[str] = "boosted"
@@ -52,6 +57,7 @@ class Boosted(Estimator):
     subsample: float = 0.7
     leaf: int = 2
     fine: bool | None = None
+    leaves: int | None = None
 
     def _fit(self, data: Array, seconds: Array) -> None:
         columns = self._with_complexity(data)
@@ -76,8 +82,9 @@ class Boosted(Estimator):
             inputs = inputs.astype(np.float32)  # as `Trees` compares
             # Threads wait for each other by spinning: two take 25 times as long on busy cores.
             with threadpool_limits(1, user_api="openmp"):
-                self.fine_ = self._finer(inputs, rest) if self.fine is None else self.fine
-                many = self._histograms(self.fine_).fit(inputs, rest)
+                self.fine_, self.leaves_ = self._best_settings(inputs, rest)
+                plenty = len(rest) >= _PLENTY
+                many = self._histograms(self.fine_, self.leaves_, plenty).fit(inputs, rest)
             return Trees.from_histograms(
                 [tree for (tree,) in many._predictors],
                 float(np.ravel(many._baseline_prediction)[0]),
@@ -94,36 +101,54 @@ class Boosted(Estimator):
         boosting.fit(inputs, rest)
         return Trees.from_sklearn(list(boosting.estimators_[:, 0]), self.rate)
 
-    def _histograms(self, fine: bool) -> Any:
+    def _histograms(self, fine: bool, leaves: int, plenty: bool = False) -> Any:
         """Return boosting of trees that are grown on histograms, not fitted."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        settings: dict[str, Any] = (
-            {"learning_rate": 0.1, "max_iter": 5 * self.trees, "min_samples_leaf": 1}
-            if fine
-            else {
+        settings: dict[str, Any]
+        if not fine:
+            settings = {
                 "learning_rate": self.rate,
                 "max_iter": 3 * self.trees,
                 "min_samples_leaf": max(self.leaf, 5),
                 "max_depth": 2 * self.depth,
             }
-        )
+        elif leaves > _LEAVES:
+            settings = {
+                "learning_rate": 2 * self.rate,
+                "max_iter": (5 if plenty else 2) * self.trees,
+                "min_samples_leaf": 1,
+            }
+        else:
+            settings = {"learning_rate": 0.1, "max_iter": 5 * self.trees, "min_samples_leaf": 1}
         return HistGradientBoostingRegressor(
-            **settings, max_leaf_nodes=_LEAVES, early_stopping=False, random_state=self.seed
+            **settings, max_leaf_nodes=leaves, early_stopping=False, random_state=self.seed
         )
 
-    def _finer(self, inputs: Array, rest: Array) -> bool:
-        """Return whether fine trees predict held-out instances better."""
+    def _best_settings(self, inputs: Array, rest: Array) -> tuple[bool, int]:
+        """Return whether trees are fine, and their leaves: what predicts held-out instances."""
+        settings = [(True, _LEAVES), (False, _LEAVES)]
+        if len(rest) >= _ENOUGH:
+            settings.append((True, _MANY_LEAVES))
+        settings = [(f, n) for f, n in settings if self.fine is None or f is self.fine]
+        if self.leaves is not None:
+            settings = list(dict.fromkeys((fine, self.leaves) for fine, _ in settings))
+        if len(settings) == 1:
+            return settings[0]
         some = np.random.default_rng([self.seed, 2]).permutation(len(rest))[:_JUDGED]
         out, kept = some[: len(some) // _PARTS], some[len(some) // _PARTS :]
         errors = [
-            np.abs(
-                self._histograms(fine).fit(inputs[kept], rest[kept]).predict(inputs[out])
-                - rest[out]
+            float(
+                np.abs(
+                    self._histograms(fine, leaves)
+                    .fit(inputs[kept], rest[kept])
+                    .predict(inputs[out])
+                    - rest[out]
+                ).mean()
             )
-            for fine in (True, False)
+            for fine, leaves in settings
         ]
-        return bool(errors[0].mean() < errors[1].mean())
+        return settings[errors.index(min(errors))]
 
     def _predict(self, data: Array) -> Array:
         inputs = self.inputs_(self._with_complexity(data))
