@@ -1,6 +1,7 @@
 """The mode ``tune``: a schedule's numbers turned, checked, measured, never worse than planned."""
 
 import math
+from dataclasses import replace
 
 import halide as hl
 import pytest
@@ -8,7 +9,14 @@ import pytest
 import tilewright
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.halide.ir.schedule import Split
+from tilewright.halide.ir.schedule import (
+    ROOT,
+    FuncSchedule,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
 from tilewright.halide.legality.check import Violation, check
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
@@ -176,12 +184,35 @@ def test_registers_per_thread_are_tuned_on_cuda_alone(task):
     on_gpu = make_task(blur(), target="host-cuda-cuda_capability_80", machine=gpu("a100"))
     assert tune_mode.register_caps(on_gpu) == (64, 255)
     planned = plan(on_gpu, k=1)[0]
-    assert tune_mode.capped(planned, 64) == planned
-    more = tune_mode.capped(planned, 255)
-    assert "HL_CUDA_JIT_MAX_REGISTERS=255" in more.notes[-1]
+    assert tune_mode.capped(planned, 64, on_gpu) == planned
+    more = tune_mode.capped(planned, 128, on_gpu)
+    assert "HL_CUDA_JIT_MAX_REGISTERS=128" in more.notes[-1]
     variant = tune_mode._as_variant(more, on_gpu, "more")
-    assert variant.environment == {"HL_CUDA_JIT_MAX_REGISTERS": "255"}
+    assert variant.environment == {"HL_CUDA_JIT_MAX_REGISTERS": "128"}
     assert tune_mode._as_variant(planned, on_gpu, "as planned").environment == {}
+
+
+@pytest.mark.parametrize(("threads", "most"), [(32, 255), (512, 128), (1024, 64)])
+def test_no_thread_gets_more_registers_than_its_block_has(threads, most):
+    """Kernels with more do not start (measured on an H100, which has as many registers)."""
+    x, y = hl.vars("x y")
+    out = hl.Func("out")
+    out[x, y] = hl.sqrt(1.0 * x) + y
+    out.set_estimates([(0, 4096), (0, 64)])
+    on_gpu = make_task(out, target="host-cuda-cuda_capability_80", machine=gpu("a100"))
+    nest = StageSchedule(
+        (Split("v0", "v0_b", "v0_t", threads, "guard_with_if"),),
+        (
+            ScheduledLoop("v0_t", "gpu_thread"),
+            ScheduledLoop("v0_b", "gpu_block"),
+            ScheduledLoop("v1", "gpu_block"),
+        ),
+    )
+    entry = FuncSchedule(0, ROOT, ROOT, stages=(nest,))
+    schedule = Schedule(on_gpu.algorithm.digest, on_gpu.target, (entry,))
+    planned = replace(plan(on_gpu)[0], schedule=schedule)
+    found = tune_mode.capped(planned, 255, on_gpu).max_registers
+    assert found == (most if most > 64 else None)
 
 
 def test_the_tuner_of_a_cuda_schedule_knows_the_cap(task):

@@ -15,14 +15,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilewright.halide.analysis.gpu_launches import launches, number
+from tilewright.halide.analysis.scheduled_nest import UNKNOWN, sized_nest
 from tilewright.halide.execution.reference import OutOfTimeError
 from tilewright.halide.execution.session import Measured, Session, Variant
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
+from tilewright.halide.ir.variants import running_at
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import sized
@@ -51,7 +55,7 @@ from tilewright.halide.search.top_k import (
     reads_beyond,
     with_final,
 )
-from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine
+from tilewright.machines import HALIDE_JIT_MAX_REGISTERS, GpuMachine, max_registers
 from tilewright.measure import Measurement
 
 if TYPE_CHECKING:
@@ -220,15 +224,35 @@ def register_caps(task: Task) -> tuple[int, ...]:
     return tuple(sorted(caps)) if len(caps) > 1 else ()
 
 
-def capped(planned: PlannedSchedule, registers: int) -> PlannedSchedule:
-    """Return the plan, to be compiled with at most `registers` registers per thread."""
-    if registers == HALIDE_JIT_MAX_REGISTERS:
+def capped(planned: PlannedSchedule, registers: int, task: Task) -> PlannedSchedule:
+    """Return the plan, to be compiled with at most `registers` registers per thread.
+
+    The limit is lower if the threads of a block could not have as many: such a kernel does not
+    start.
+    """
+    registers = min(registers, _registers_of_blocks(planned.schedule, task))
+    if registers <= HALIDE_JIT_MAX_REGISTERS:
         return planned
     note = (
         f"Measured with HL_CUDA_JIT_MAX_REGISTERS={registers} in the environment: "
         "set it wherever this schedule runs."
     )
     return replace(planned, max_registers=registers, notes=(*planned.notes, note))
+
+
+def _registers_of_blocks(schedule: Schedule, task: Task) -> int:
+    """Return the registers that each thread of the largest block may have."""
+    machine = task.machine
+    if not isinstance(machine, GpuMachine):
+        return HALIDE_JIT_MAX_REGISTERS
+    threads = machine.max_threads_per_block
+    algorithm = with_clones(task.algorithm, schedule.clones)
+    nest = sized_nest(algorithm, running_at(schedule, task.algorithm))
+    if nest is not None:
+        with suppress(*UNKNOWN):
+            blocks = [math.prod(map(number, one.block)) for one in launches(nest)]
+            threads = max(blocks, default=threads) or threads
+    return int(max_registers(machine, threads))
 
 
 def _structures(tried: Sequence[Tried], task: Task, seed: int) -> list[_Structure]:
@@ -318,7 +342,7 @@ def _search(
                 made = replanned(one.plans[0], schedule, task.algorithm)
                 made = replace(made, notes=tuple(dict.fromkeys((*made.notes, *doubts))))
                 registers = values.get(_REGISTERS, HALIDE_JIT_MAX_REGISTERS)
-                batch.append((asked, with_prediction(capped(made, registers), task)))
+                batch.append((asked, with_prediction(capped(made, registers, task), task)))
         if not batch:
             structures.remove(one)
             continue
