@@ -343,8 +343,8 @@ def test_what_opencl_alone_refuses_is_lowered_for_cuda():
     assert refusal(Schedule(algorithm.digest, "opencl", entries), algorithm)
 
 
-def bins(sigma, through=False):
-    """Sums per bin, of `1 / sigma` bins, read by a stage with threads."""
+def bins(sigma, through=False, bounded=True):
+    """Sums per bin, of `1 / sigma` bins, read by a stage with threads; `bounded`: of ten bins."""
     x, y, z = hl.vars("x y z")
     data = hl.ImageParam(hl.Float(32), 2, "data")
     data.set_estimates([(0, 512), (0, 64)])
@@ -357,7 +357,8 @@ def bins(sigma, through=False):
     total[x, y, z] = 0.0
     total[x, y, value] += 1.0
     out[x, y, z] = total[x, y, z] + total[x, y, z + 1] * 2.0
-    out.bound(z, 0, 10)
+    if bounded:
+        out.bound(z, 0, 10)
     out.set_estimates([(0, 64), (0, 64), (0, 10)])
     return out
 
@@ -395,3 +396,9 @@ def test_bins_that_a_parameter_counts_are_not_kept_in_registers(through):
             reasons = [violation.message for violation in check(schedule, task.algorithm)]
             assert any("depends on a parameter" in why for why in reasons) == counted
             assert bool(reasons) == bool(refusal(schedule, task.algorithm))
+
+
+def test_bins_that_are_read_at_moving_places_are_not_kept_in_registers():
+    """The places that are read and those that are written then have no constant extent together."""
+    task = make_task(bins(hl.f32(0.1), bounded=False), target="cuda", machine="rtx4090")
+    assert [refusal(each.schedule, task.algorithm) for each in plan(task, k=3)] == [""] * 3

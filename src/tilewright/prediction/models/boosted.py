@@ -22,9 +22,11 @@ from tilewright.prediction.models.trees import Trees
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MANY = 1000  # instances from which trees are grown on histograms, which is much faster
-# Leaves of such a tree, and of larger ones, which need many instances, and from which number of
-# instances on these pay if there are more of them.
-_LEAVES, _MANY_LEAVES, _ENOUGH, _PLENTY = 31, 255, 4000, 50_000
+_LEAVES, _MANY_LEAVES = 31, 255  # of a small and of a large tree that is grown on histograms
+_ENOUGH, _PLENTY = (
+    4000,
+    50_000,
+)  # instances from which large trees are tried, and more of them grown
 _JUDGED, _PARTS = 20_000, 5  # instances that decide between settings, and parts, one held out
 _RIDGE = 1e-3  # of the slopes, per instance
 _OUTLYING = 6.0  # maximum size of a residual, in robust standard deviations
