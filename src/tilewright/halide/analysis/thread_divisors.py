@@ -14,7 +14,7 @@ from tilewright.halide.analysis.bounds import Linear
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.lowering_bounds import divisor_of
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Variable
+from tilewright.halide.ir.algorithm import Call, Func, Op, Variable
 
 
 def divided_differently(
@@ -87,32 +87,21 @@ def scattered_by_parameters(view: View, name: str) -> bool:
     """Return whether updates of a Func write at coordinates whose range depends on a parameter.
 
     Each computation of the Func covers this range. So its number of values, for example the bins of
-    a histogram ``1 / sigma``, is known only at run time.
+    a histogram ``1 / sigma``, is known only at run time. The coordinates of loads do not matter.
     """
-    known: dict[str, bool] = {}
-    return any(_by_parameters(view, arg, known) for s in view.stages(name)[1:] for arg in s.args)
-
-
-def _by_parameters(view: View, expression: Expr, known: dict[str, bool]) -> bool:
-    """Return whether the range of an expression's values depends on a parameter.
-
-    `known` has the answers for Funcs. The coordinates of loads do not matter.
-    """
-    left, seen = [expression], set[int]()
+    left = [arg for stage in view.stages(name)[1:] for arg in stage.args]
+    seen: set[int | str] = set()
     while left:
         node = left.pop()
-        if id(node) in seen:
+        loads = isinstance(node, Call) and node.kind in ("func", "image")
+        key = node.name if isinstance(node, Call) and loads else id(node)
+        if key in seen:
             continue
-        seen.add(id(node))
+        seen.add(key)
         if isinstance(node, Variable) and node.kind == "param":
             return True
         if isinstance(node, Call) and node.kind == "func":
-            if node.name not in known:
-                known[node.name] = False  # a Func that reads itself adds nothing
-                values = [value for stage in view.stages(node.name) for value in stage.values]
-                known[node.name] = any(_by_parameters(view, value, known) for value in values)
-            if known[node.name]:
-                return True
-        elif isinstance(node, Op) or (isinstance(node, Call) and node.kind != "image"):
+            left += [value for stage in view.stages(node.name) for value in stage.values]
+        elif isinstance(node, Op | Call) and not loads:
             left += node.args
     return False

@@ -23,10 +23,8 @@ from tilewright.prediction.models.trees import Trees
 Array: TypeAlias = np.ndarray[Any, Any]
 _MANY = 1000  # instances from which trees are grown on histograms, which is much faster
 _LEAVES, _MANY_LEAVES = 31, 255  # of a small and of a large tree that is grown on histograms
-_ENOUGH, _PLENTY = (
-    4000,
-    50_000,
-)  # instances from which large trees are tried, and more of them grown
+_ENOUGH = 4000  # instances from which large trees are tried
+_PLENTY = 50_000  # instances from which more large trees are grown
 _JUDGED, _PARTS = 20_000, 5  # instances that decide between settings, and parts, one held out
 _RIDGE = 1e-3  # of the slopes, per instance
 _OUTLYING = 6.0  # maximum size of a residual, in robust standard deviations
