@@ -20,12 +20,12 @@ from tilewright.halide.ir.clones import clones_of, with_clones
 from tilewright.halide.ir.schedule import Clone, Schedule
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     POLICIES,
     InliningSearch,

@@ -58,6 +58,21 @@ def bordered_pyramid():
     return _estimated(out)
 
 
+def interleaved():
+    """Four quarters interleaved to an image, then a stencil: pairs of points have phases."""
+    x, y = _vars()
+    image = _image(hl.UInt(16))
+    near, full, out = hl.Func("near"), hl.Func("full"), hl.Func("out")
+    near[x, y] = image[x, y] // 2 + image[x + 1, y] // 3 + image[x, y + 1] // 5
+    place = x // 2, y // 2
+    there = [near[place[0] + i, place[1] + j] for i in range(3) for j in range(3)]
+    quarters = [hl.max(*there[i : i + 3]) * (i + 2) - hl.min(*there[3:6]) for i in (0, 3, 4, 6)]
+    rows = [hl.select(x % 2 == 0, *quarters[i : i + 2]) for i in (0, 2)]
+    full[x, y] = hl.select(y % 2 == 0, *rows)
+    out[x, y] = full[x, y] + full[x + 1, y] * 3 + full[x, y + 1] * 5 + full[x + 1, y + 2]
+    return _estimated(out)
+
+
 def border_of_a_stage():
     """A boundary condition around a stage: its region follows the input's extents."""
     x, y = _vars()
@@ -217,6 +232,7 @@ PIPELINES = {
         stencils,
         pyramid,
         bordered_pyramid,
+        interleaved,
         border_of_a_stage,
         row_sums,
         transposes,

@@ -205,6 +205,8 @@ class Evaluator:
         if name == "saturating_cast":
             low = -(1 << kind.bits - 1) if kind.code == "int" else 0
             return min(max(int(args[0]), low), low + (1 << kind.bits) - 1)
+        if name == "mux":
+            return args[1 + args[0]] if 0 <= args[0] < len(args) - 1 else args[-1]
         if name == "undef":
             return 0
         base = name.rsplit("_", 1)[0]

@@ -14,6 +14,7 @@ from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.inline import (
     _moved_cycles,
@@ -25,7 +26,6 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.scheduler import InliningSearch
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Policy, Tiling
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 from tilewright.halide.ir.algorithm import Type
 from tilewright.halide.ir.schedule import ScheduledLoop, Split
-from tilewright.halide.schedulers.analytic.cpu.assemble import _Loops, _transposing
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+from tilewright.halide.schedulers.analytic.cpu.assemble import _Loops
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
+from tilewright.halide.schedulers.analytic.cpu.tile_loops import transposing
 
 
 def test_only_loops_over_vectors_and_guarded_ones_are_cut():
@@ -27,5 +28,5 @@ def test_the_loop_next_to_the_vectors_is_that_of_its_own_dimension():
     costs = SimpleNamespace(companion_bytes=256.0)
     func = SimpleNamespace(types=(Type("float", 32),))
     loops = [ScheduledLoop("v10n"), ScheduledLoop("v0"), ScheduledLoop("v1n")]
-    moved = _transposing(costs, func, 1, 8, loops, [], "shift_inwards")
+    moved = transposing(costs, func, 1, 8, loops, [], "shift_inwards")
     assert [loop.name for loop in moved] == ["v1n", "v10n", "v0"]

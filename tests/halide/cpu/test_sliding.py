@@ -11,11 +11,11 @@ import pytest
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.frontend.source import load
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.sliding import advance, blockwise, windows
 from tilewright.halide.schedulers.analytic.grouping import Group
 from tilewright.machines import CpuMachine

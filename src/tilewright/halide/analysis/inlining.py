@@ -46,7 +46,7 @@ class TooLarge(Exception):
     """Inlining makes an expression larger than the limit."""
 
 
-def _settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
+def settled(node: Op | Call, args: tuple[Expr, ...]) -> Expr | None:
     """Fold ``mux`` with a literal index to the selected operand, as the compiler does.
 
     Return None for any other node.
@@ -115,7 +115,7 @@ class Rewriter:
         self._made += 1
         if self._made > self._limit:
             raise TooLarge
-        chosen = _settled(node, args)
+        chosen = settled(node, args)
         if chosen is not None:
             return chosen
         if isinstance(node, Op):

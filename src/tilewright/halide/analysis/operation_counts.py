@@ -49,8 +49,13 @@ def op_weight(op: OpCount) -> float:
     return DIVISION_WEIGHT if op.name.startswith("sqrt") else 1.0
 
 
-def loop_divisions(roots: Sequence[Expr], depends: Dependences) -> list[Expr]:
-    """Return the divisions of loop variables in expressions, outside coordinates of loads."""
+def loop_divisions(
+    roots: Sequence[Expr], depends: Dependences, indirect: bool = False
+) -> list[Expr]:
+    """Return the divisions of loop variables in expressions, outside coordinates of loads.
+
+    With `indirect`, those in coordinates that depend on loaded data are included.
+    """
     found: list[Expr] = []
     seen: set[int] = set()
     stack = list(roots)
@@ -61,7 +66,9 @@ def loop_divisions(roots: Sequence[Expr], depends: Dependences) -> list[Expr]:
         seen.add(id(node))
         if isinstance(node, Op) and node.name in ("div", "mod") and not depends[id(node)][1]:
             found.append(node)
-        elif isinstance(node, Op) or node.kind not in ("func", "image"):
+        elif isinstance(node, Call) and node.kind in ("func", "image"):
+            stack.extend(arg for arg in node.args if indirect and depends[id(arg)][1])
+        else:
             stack.extend(node.args)
     return found
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,7 @@ from tilewright.halide.analysis.operation_counts import (
     op_weight,
 )
 from tilewright.halide.analysis.reorderable import is_reorderable
+from tilewright.halide.analysis.residues import at_residues, residues_of
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
 from tilewright.halide.ir.algorithm import (
@@ -97,6 +98,23 @@ class Load:
 
 
 @dataclass(frozen=True, eq=False)
+class Phases:
+    """The summaries of a stage at known residues of its loops.
+
+    `periods` gives the period of each loop whose residues can be known, and `summarise` returns the
+    summaries of all residues, given the periods of some of these loops.
+    """
+
+    periods: Mapping[str, int]
+    summarise: Callable[[Mapping[str, int]], tuple[StageSummary, ...]]
+
+    def along(self, loops: Collection[str]) -> tuple[StageSummary, ...]:
+        """Return the summaries where the residues of `loops` are known; none without loops."""
+        known = {loop: period for loop, period in self.periods.items() if loop in loops}
+        return self.summarise(known) if known else ()
+
+
+@dataclass(frozen=True, eq=False)
 class StageSummary:
     """The properties of one stage that the cost models need.
 
@@ -105,6 +123,8 @@ class StageSummary:
     loop whose variable is divided outside coordinates of loads, the period of the divisions
     (`strides.divisors_of`), as in ``select(x % 2 == 0, a, b)``. `scatter` is whether the stage
     stores at coordinates that depend on loaded data, and `reorderable` is `is_reorderable`.
+    `periods` are `remainders` with the divisions in coordinates that depend on loaded data.
+    `phases` is set by a scheduler that aligns the Func's bounds.
     """
 
     func: str
@@ -119,6 +139,8 @@ class StageSummary:
     vector_ops: tuple[OpCount, ...]
     remainders: Mapping[str, int] = field(default_factory=dict)
     reorderable: bool = False
+    periods: Mapping[str, int] = field(default_factory=dict)
+    phases: Phases | None = None
 
     @cached_property
     def arithmetic(self) -> float:
@@ -201,6 +223,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         count_operations(computed, depends, found) if found else ops,
         divisors_of(loop_divisions(roots, depends), slopes, divisors),
         is_reorderable(stage),
+        divisors_of(loop_divisions(roots, depends, indirect=True), slopes, divisors),
     )
 
 
@@ -310,6 +333,32 @@ class Analysis:
             )
             self._summaries[key] = known
         return known
+
+    def at_residues(
+        self, name: str, index: int, periods: Mapping[str, int]
+    ) -> tuple[StageSummary, ...]:
+        """Return the summary of a stage at each combination of residues of some loops.
+
+        `periods` gives the period of each loop (see `residues`). The `remainders` of every summary
+        are the stage's `periods`, because lanes of a vector are separated by them.
+        """
+        summary = self.summaries(name)[index]
+        func, stage = self.view.algorithm.by_name[name], self.view.stages(name)[index]
+        values = self.linear.values(stage.symbols), self._slopes.values(stage.symbols)
+        key = ("residues", name, tuple(sorted(periods.items())), *values)
+        found = stage.derived.get(key)
+        if found is None:
+            found = stage.derived[key] = tuple(
+                replace(
+                    _summarise_stage(
+                        func, at_residues(stage, residues, periods), self.linear, self._slopes
+                    ),
+                    remainders=summary.periods,
+                )
+                for residues in residues_of(periods)
+            )
+        assert isinstance(found, tuple)
+        return found
 
     def instructions(self, name: str) -> tuple[StageInstructions, ...]:
         """Return the GPU instructions of a Func's stages."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Func, Op, Variable
 
 # The assumed bounds of inputs, chosen to differ from constants that a pipeline may clamp to: the
 # n-th dimension of all inputs starts at _MIN - n * _MIN_STEP and has _EXTENT + n * _EXTENT_STEP
@@ -59,35 +59,104 @@ def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
 def aligned_reads_further(algorithm: Algorithm, func: int, dimension: int, modulus: int) -> bool:
     """Return whether a Func at root reads further out if a dimension is aligned to `modulus`.
 
-    It does not if all coordinates between two multiples of `modulus` read the same elements, as in
-    ``f(x) = .. g(x // 8 * 8 + r)``, or if the reads do not reach an input or output.
+    It does not if all coordinates between two multiples of `modulus` read the same elements of
+    inputs and outputs, as in ``f(x) = .. g(x // 8 * 8 + r)``, itself or by the Funcs that it reads.
     """
     analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
     name, args = algorithm.funcs[func].name, algorithm.funcs[func].args
-    reach = overreaching(algorithm)
+    members = _upstream(algorithm, name)
 
-    def required(lo: Bound, hi: Bound) -> dict[tuple[str, int], Interval]:
+    def required(lo: Bound, hi: Bound) -> dict[str, Box]:
         box = [Interval(0.0, 0.0)] * len(args)
         box[dimension] = Interval(lo, hi)
-        boxes = analysis.needed({name: tuple(box)}, [name])
-        return {
-            (callee, d): interval
-            for callee, found in boxes.items()
-            for d, interval in enumerate(found)
-            if callee != name
-            and (callee not in algorithm.by_name or (algorithm.order[callee], d) in reach)
-        }
+        boxes = analysis.needed({name: tuple(box)}, members)
+        return {callee: found for callee, found in boxes.items() if callee not in members}
 
     first, extent = np.indices((modulus, 2 * modulus)).reshape(2, -1).astype(float)
     last = first + extent
     one = last < modulus  # between two multiples: the bounds of remainders are exact
-    for lo, hi in ((first[one], last[one]), (first[~one], last[~one])):
-        narrow = required(lo, hi)
-        wide = required(np.zeros_like(lo), hi // modulus * modulus + modulus - 1)
-        for key, (low, high) in wide.items():
-            if not (np.all(narrow[key].lo == low) and np.all(narrow[key].hi == high)):
-                return True
+    with np.errstate(invalid="ignore"):
+        for lo, hi in ((first[one], last[one]), (first[~one], last[~one])):
+            narrow = required(lo, hi)
+            wide = required(np.zeros_like(lo), hi // modulus * modulus + modulus - 1)
+            for callee, box in wide.items():
+                if _differs(box, narrow[callee], _limits(callee, algorithm)):
+                    return True
     return False
+
+
+def _upstream(algorithm: Algorithm, name: str) -> list[str]:
+    """Return a Func and its producers in realisation order, without outputs and extern Funcs.
+
+    Producers of those are not included.
+    """
+    found, pending = {name}, [name]
+    while pending:
+        for producer in algorithm.producers[pending.pop()]:
+            func = algorithm.by_name[producer]
+            leaf = func.extern is not None or producer in algorithm.outputs
+            if producer not in found and not leaf:
+                found.add(producer)
+                pending.append(producer)
+    return [func.name for func in algorithm.funcs if func.name in found]
+
+
+def _differs(wide: Box, narrow: Box, limits: tuple[Interval, ...] | None) -> bool:
+    """Return whether a box differs from another one outside `limits`."""
+    for d, (low, high) in enumerate(wide):
+        same = np.all(narrow[d].lo == low) and np.all(narrow[d].hi == high)
+        inside = limits is not None and np.all(low >= limits[d].lo) and np.all(high <= limits[d].hi)
+        if not same and not inside:
+            return True
+    return False
+
+
+def divides_only(algorithm: Algorithm, func: int) -> bool:
+    """Return whether coordinates in a Func and its producers move one way with every variable.
+
+    They do if each uses a variable once, and none a remainder, as ``g(x // 2 + 1)``. Halide then
+    infers the same region for aligned bounds in the loops of another Func as at root. Otherwise it
+    bounds the parts of ``x // 2 * 2 + x % 2`` one by one.
+    """
+    pending, seen = [algorithm.funcs[func].name], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in algorithm.by_name:
+            continue
+        seen.add(name)
+        each = algorithm.by_name[name]
+        if each.extern is not None:
+            return False
+        for stage in each.stages:
+            coordinates = [arg for call in stage.calls for arg in _coordinates(call)]
+            if not all(map(_moves_one_way, coordinates)):
+                return False
+        pending += algorithm.producers[name]
+    return True
+
+
+def _coordinates(call: Call) -> tuple[Expr, ...]:
+    return call.args if call.kind in ("func", "image") else ()
+
+
+def _moves_one_way(coordinate: Expr) -> bool:
+    """Return whether a coordinate uses no remainder and each variable at most once."""
+    used: set[str] = set()
+    stack = [coordinate]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Variable):
+            if node.name in used:
+                return False
+            used.add(node.name)
+        elif isinstance(node, Op) and node.name in ("mod", "select"):
+            return False
+        elif isinstance(node, Call):
+            # The coordinates of other loads are bounded by the values of what they load.
+            stack += [] if node.kind in ("func", "image") else node.args
+        elif isinstance(node, Op):
+            stack += node.args
+    return True
 
 
 def _reached(

@@ -23,7 +23,11 @@ from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSc
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
 from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
-from tilewright.halide.legality.overreach import aligned_reads_further, overreaching
+from tilewright.halide.legality.overreach import (
+    aligned_reads_further,
+    divides_only,
+    overreaching,
+)
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
     {
@@ -148,9 +152,10 @@ def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:
         func = extended.funcs[limit.func]
         output = func.name in extended.outputs
         further = not output and (limit.func, limit.dimension) in reach(extended)
-        if further and limit.kind == "aligned" and roots.get(limit.func):
+        if further and limit.kind == "aligned":
             place = limit.func, limit.dimension, limit.number
-            further = aligned_reads_further(extended, *place)
+            anywhere = roots.get(limit.func) or divides_only(extended, limit.func)
+            further = not anywhere or aligned_reads_further(extended, *place)
         if output or limit.kind != "aligned":
             yield _limit(limit, func, "output" if output else "storage")
         if further and limit.kind in ("aligned", "promised"):

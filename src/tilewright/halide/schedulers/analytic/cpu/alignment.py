@@ -5,23 +5,30 @@ the distances between lanes depend on the first x of the vector. If the bounds o
 8, all vectors start at multiples of 8, and Halide makes dense loads and shuffles. If x is only used
 in ``x // 8`` and ``x % 8``, the wider bounds do not require more of g and t.
 
+A stage that interleaves others, ``f(x) = select(x % 2 == 0, g(x // 2), h(x // 2))``, computes both
+branches for every x, because Halide does not know where a vector or an unrolled pair of rows
+begins. If the bounds of f are aligned to 2, each x computes one branch. The stage then has
+*phases*: its definitions at each residue of x. Its cost is the mean over the phases.
+
 | symbol | meaning | unit |
 |---|---|---|
 | divisor | the d in ``x // d`` and ``x % d`` in an index | elements |
 | modulus | a common divisor of the first coordinate and extent of a Func | elements |
+| period | the modulus of a Func that is aligned for its phases | elements |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tilewright.halide.analysis.nest_structure import NestStructure
-from tilewright.halide.analysis.summaries import Analysis, Load, StageSummary
+from tilewright.halide.analysis.summaries import Analysis, Load, Phases, StageSummary
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.ir.schedule import DimensionBounds
-from tilewright.halide.legality.overreach import aligned_reads_further
+from tilewright.halide.legality.overreach import aligned_reads_further, divides_only
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 
 Moduli = Mapping[int, int]
@@ -31,30 +38,69 @@ class Alignment:
     """The moduli to which the bounds of Funcs are aligned, and the stages with aligned loads.
 
     `given` holds the moduli of a schedule by Func and dimension; without it, they are chosen.
+    `most_separated` is the largest divisor by which Halide separates the lanes of a vector.
     """
 
-    def __init__(self, analysis: Analysis, given: Mapping[str, Moduli] | None = None) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        most_separated: int,
+        given: Mapping[str, Moduli] | None = None,
+    ) -> None:
         self._analysis = analysis
+        self._most = most_separated
         self._given = given
         self._known: dict[str, Moduli] = {}
+        self._periods: dict[str, Moduli] = {}
+        self._summaries: dict[tuple[StageSummary, tuple[tuple[int, str], ...]], StageSummary] = {}
 
     def moduli(self, name: str) -> Moduli:
-        """Return the moduli of a Func by dimension; dimensions that are not aligned are missing."""
+        """Return the moduli of a Func by dimension; dimensions that are not aligned are missing.
+
+        These are for loads that divide by more than Halide separates, not for phases.
+        """
         if self._given is not None:
             return self._given.get(name, {})
         if name not in self._known:
             self._known[name] = moduli_of(self._analysis, name)
         return self._known[name]
 
-    def summary(self, name: str, index: int, loops: Mapping[int, str]) -> StageSummary:
-        """Return a stage's summary with its aligned loads; `loops` are its loops by dimension."""
-        summary, moduli = self._analysis.summaries(name)[index], self.moduli(name)
-        return aligned_summary(summary, loops, moduli) if moduli else summary
+    def periods(self, name: str) -> Moduli:
+        """Return the periods of a Func's phases by dimension."""
+        if self._given is not None:
+            return self._given.get(name, {})
+        if name not in self._periods:
+            found = {} if self.moduli(name) else periods_of(self._analysis, name, self._most)
+            self._periods[name] = found
+        return self._periods[name]
 
-    def bounds(self, name: str, vector: int | None) -> tuple[DimensionBounds, ...]:
-        """Return the bound directives of a Func that is vectorised along dimension `vector`."""
-        found = self.moduli(name).items()
-        return tuple(DimensionBounds(d, 0, modulus, 0) for d, modulus in found if d == vector)
+    def summary(self, name: str, index: int, loops: Mapping[int, str]) -> StageSummary:
+        """Return a stage's summary with its aligned loads and its phases.
+
+        `loops` are the stage's loops by dimension.
+        """
+        summary = self._analysis.summaries(name)[index]
+        moduli, periods = self.moduli(name), self.periods(name)
+        if not moduli and not periods:
+            return summary
+        key = summary, tuple(loops.items())
+        found = self._summaries.get(key)
+        if found is None:
+            found = aligned_summary(summary, loops, moduli)
+            divided = {loops[d]: m for d, m in periods.items() if d in loops}
+            divided = {loop: m for loop, m in divided.items() if loop in summary.periods}
+            if divided:
+                found = replace(found, phases=self._phases(name, index, divided))
+            self._summaries[key] = found
+        return found
+
+    def _phases(self, name: str, index: int, periods: Mapping[str, int]) -> Phases:
+        return Phases(periods, partial(self._analysis.at_residues, name, index))
+
+    def bounds(self, name: str, dimensions: Collection[int | None]) -> tuple[DimensionBounds, ...]:
+        """Return the directives that align a Func's bounds along `dimensions`."""
+        found = {**self.periods(name), **self.moduli(name)}.items()
+        return tuple(DimensionBounds(d, 0, m, 0) for d, m in found if d in dimensions)
 
 
 def moduli_of(analysis: Analysis, name: str) -> dict[int, int]:
@@ -84,6 +130,54 @@ def moduli_of(analysis: Analysis, name: str) -> dict[int, int]:
         return {}
     place = view.algorithm.order[name]
     return {} if aligned_reads_further(view.algorithm, place, 0, modulus) else {0: modulus}
+
+
+def periods_of(analysis: Analysis, name: str, most: int) -> dict[int, int]:
+    """Return the dimensions along which a Func has phases with less work, and their periods.
+
+    Periods are at most `most`. The wider bounds must not require more of inputs, wherever the Func
+    is computed. Outputs are not aligned, because the caller's buffer may begin anywhere.
+    """
+    view = analysis.view
+    func = view.by_name[name]
+    if (
+        name in view.algorithm.outputs
+        or func.fixed
+        or func.scheduled
+        or func.bounds
+        or len(func.stages) != 1
+    ):
+        return {}
+    (summary,) = analysis.summaries(name)
+    place = view.algorithm.order[name]
+    found = {d: summary.periods.get(arg, 1) for d, arg in enumerate(func.args)}
+    found = {d: period for d, period in found.items() if 1 < period <= most}
+    if not found or not divides_only(view.algorithm, place):
+        return {}
+    found = {
+        d: period
+        for d, period in found.items()
+        if not aligned_reads_further(view.algorithm, place, d, period)
+    }
+
+    def work(dimensions: Mapping[int, int]) -> float:
+        """Return the work per point where these dimensions have known residues."""
+        periods = {func.args[d]: period for d, period in dimensions.items()}
+        phases = analysis.at_residues(name, 0, periods)
+        return sum(map(_work, phases)) / len(phases)
+
+    while found and work(found) <= SEARCH.work_of_phases * _work(summary):
+        fewer = [{d: n for d, n in found.items() if d != other} for other in found]
+        rest = min(fewer, key=work)
+        if not rest or work(rest) > work(found):
+            return found
+        found = rest
+    return {}
+
+
+def _work(summary: StageSummary) -> float:
+    """Return the operations and loads of a stage per point, in additions."""
+    return summary.arithmetic + len(summary.loads)
 
 
 def aligned_summary(

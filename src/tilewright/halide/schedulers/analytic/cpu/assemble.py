@@ -23,15 +23,12 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     Tail,
 )
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block, fit_block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import parallel_rvar
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import (
-    Block,
-    fit_block,
-    value_bytes,
-)
+from tilewright.halide.schedulers.analytic.cpu.tile_loops import parallelised, transposing
 from tilewright.halide.schedulers.analytic.grouping import Group
 
 
@@ -68,12 +65,14 @@ def stage_nest(
     tiling: Tiling | None,
     cores: int,
     alone: bool = False,
+    aligned: bool = True,
 ) -> _Nest:
     """Return the loop nest of a stage over a region of the given extents.
 
     With a `tiling`, the stage belongs to the output of a group: it gets tile loops, and the
     outermost of these is parallel. Without, it belongs to a member, which is computed completely
-    at its compute level. `alone` says that the group has no other Funcs.
+    at its compute level. `alone` says that the group has no other Funcs, `aligned` whether bounds
+    are aligned, so that the Func's phases are unrolled.
     """
     dims = sorted(costs.pure_loops(func.name, index))
     sizes = {d: int(extents[d]) for d in dims}
@@ -83,6 +82,8 @@ def stage_nest(
         costs.block(func.name, index),
         {d: sizes[d] for d in dims} | {d: extents[d] for d in range(len(extents)) if d not in dims},
     )
+    if not aligned:
+        block = replace(block, unrolled=())
     loops = _Loops(costs, func, index, block, sizes)
     for d in dims:
         loops.split(d, tiled=tiling is not None and tiling.sizes[d] < extents[d])
@@ -156,6 +157,9 @@ class _Loops:
         elif d == block.row:
             loop = self._blocks(d, loop, "u", block.rows)
             self.row_loops.append(ScheduledLoop(loop, "unrolled"))
+        elif d in (phases := dict(block.unrolled)):
+            loop = self._blocks(d, loop, "u", phases[d])
+            self.row_loops.append(ScheduledLoop(loop, "unrolled"))
         else:
             self.inner[d] = loop
 
@@ -199,7 +203,7 @@ class _Loops:
         adjacent = costs.companion(self.func.name, self.index)
         if adjacent in inner and (slides is None or slides.dimension != adjacent):
             size = self.sizes[adjacent]
-            loops = _transposing(costs, self.func, adjacent, size, loops, self.splits, self.tail)
+            loops = transposing(costs, self.func, adjacent, size, loops, self.splits, self.tail)
         return loops, sequence
 
     def over_tiles(
@@ -215,7 +219,7 @@ class _Loops:
             return [*map(ScheduledLoop, serial), ScheduledLoop(tasks, "parallel")]
         counts = {tiles[d]: math.ceil(extents[d] / self.sizes[d]) for d in tiles}
         outer = [tiles[d] for d in order if d in tiles]
-        outer, parallel = _parallelise(outer, counts, self.splits, cores, self.suffix)
+        outer, parallel = parallelised(outer, counts, self.splits, cores, self.suffix)
         return [
             ScheduledLoop(
                 name,
@@ -271,53 +275,6 @@ class _Loops:
         return found
 
 
-def _transposing(
-    costs: CpuCosts,
-    func: Func,
-    adjacent: int,
-    size: int,
-    loops: list[ScheduledLoop],
-    splits: list[Split | Fuse],
-    tail: Tail,
-) -> list[ScheduledLoop]:
-    """Return the loops within a tile, with the one over dimension `adjacent` around the vectors.
-
-    A long loop is split, so that the cache lines that one part touches stay in cache.
-    """
-    name = next(loop.name for loop in loops if runs_over(loop.name, adjacent))
-    rest = [loop for loop in loops if loop.name != name]
-    part = int(costs.companion_bytes) // value_bytes(func.types)
-    if size <= part:
-        return [ScheduledLoop(name), *rest]
-    place = [loop.name for loop in loops].index(name)
-    splits.append(Split(name, part_of(name, "o"), part_of(name, "c"), part, tail))
-    rest.insert(place, ScheduledLoop(part_of(name, "o")))
-    return [ScheduledLoop(part_of(name, "c")), *rest]
-
-
-def _parallelise(
-    outer: list[str],
-    counts: Mapping[str, int],
-    splits: list[Split | Fuse],
-    cores: int,
-    suffix: str,
-) -> tuple[list[str], str | None]:
-    """Fuse outer tile loops until there are enough tasks; return the loops and the parallel one."""
-    if not outer:
-        return outer, None
-    loops = list(outer)
-    tasks = counts[loops[-1]]
-    n = 0
-    while tasks < SEARCH.tasks_per_core * cores and len(loops) > 1:
-        fused = f"p{n}{suffix}"
-        splits.append(Fuse(loops[-2], loops[-1], fused))
-        tasks *= counts[loops[-2]]
-        loops[-2:] = [fused]
-        counts = {**counts, fused: tasks}
-        n += 1
-    return loops, loops[-1] if tasks > 1 else None
-
-
 def group_schedules(
     costs: CpuCosts, group: Group, tiling: Tiling, cores: int
 ) -> list[FuncSchedule]:
@@ -347,7 +304,7 @@ def group_schedules(
                 for i, n in enumerate(nests)
             ),
             storage_order=_storage_order(costs, output),
-            bounds=_aligned_bounds(costs, output),
+            bounds=_aligned_bounds(costs, output, full),
         )
     ]
     if alone:
@@ -357,8 +314,10 @@ def group_schedules(
         func = view.by_name[name]
         store, compute = levels.place(name)
         extents = levels.extents(name)
+        aligned = levels.aligned(name)
         made = tuple(
-            stage_nest(costs, func, s.index, extents, None, cores) for s in view.stages(name)
+            stage_nest(costs, func, s.index, extents, None, cores, aligned=aligned)
+            for s in view.stages(name)
         )
         levels.nests[name] = made
         result.append(
@@ -368,7 +327,7 @@ def group_schedules(
                 store,
                 stages=tuple(n.stage for n in made),
                 storage_order=_storage_order(costs, func),
-                bounds=_aligned_bounds(costs, func),
+                bounds=_aligned_bounds(costs, func, extents) if aligned else (),
             )
         )
     return result
@@ -461,6 +420,13 @@ class _Levels:
         self.levels[name] = (at(last.tile_level) if keeps else compute, compute)
         return self.levels[name]
 
+    def aligned(self, name: str) -> bool:
+        """Return whether a member's bounds may be aligned: it is computed in few, large pieces.
+
+        The pieces of a sliding window and of blocks would be computed in part twice.
+        """
+        return self.tiling.sliding is None and name not in self.costs.nested
+
     def extents(self, name: str) -> list[float]:
         """Return the extents of the region of a member that is computed at a time."""
         nest = self.costs.nested.get(name)
@@ -480,10 +446,13 @@ def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:
     return (inner, *(d for d in range(len(func.args)) if d != inner))
 
 
-def _aligned_bounds(costs: CpuCosts, func: Func) -> tuple[DimensionBounds, ...]:
-    """Return the directives that align a Func's bounds along its last stage's vectors."""
-    vector = costs.block(func.name, len(func.stages) - 1).vector
-    return costs.alignment.bounds(func.name, vector)
+def _aligned_bounds(
+    costs: CpuCosts, func: Func, extents: Sequence[float]
+) -> tuple[DimensionBounds, ...]:
+    """Return the directives that align a Func's bounds along its last stage's block."""
+    block = costs.block(func.name, len(func.stages) - 1)
+    block = fit_block(block, dict(enumerate(extents)))
+    return costs.alignment.bounds(func.name, {block.vector, *(d for d, _ in block.unrolled)})
 
 
 def _volume(box: Box) -> float:

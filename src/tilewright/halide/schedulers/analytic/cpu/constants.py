@@ -307,6 +307,9 @@ class CpuSearch(UnknownSizes):
     largest_modulus: int = constant(
         64, "elements", "chosen: the bounds grow by at most 128 elements"
     )
+    work_of_phases: float = constant(
+        0.9, "1", "chosen: largest share of the work that phases have, or bounds stay as they are"
+    )
     largest_denominator: int = constant(
         64, "rows", "chosen: six successive halvings; other rates are rounded"
     )

@@ -30,6 +30,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.alignment import Alignment, Moduli
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import most_rows
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
@@ -45,7 +46,6 @@ from tilewright.halide.schedulers.analytic.cpu.regions import (
     rows_of,
 )
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
-    Block,
     best_block,
     block_cycles,
     border_share,
@@ -81,7 +81,7 @@ class CpuCosts:
         # The contiguous dimension of a Func may depend on the nested members.
         self._known = KnownBlocks() if known is None or transposed else known
         self._stored = stored or {}
-        self.alignment = Alignment(analysis, aligned)
+        self.alignment = Alignment(analysis, model.constants.most_separated, aligned)
         self.block_rank = block_rank
         self.transposed = transposed
         self.analysis = analysis
@@ -225,13 +225,15 @@ class CpuCosts:
         vector = None if block.vector is None else loops.get(block.vector)
         row = None if block.row is None else loops.get(block.row)
         run = run_of(summary, self.innermost) if block.steps > 1 else None
+        unrolled = {loops.get(d): size for d, size in block.unrolled}
         blocks: Bound = 1.0
         lines: Bound = 1.0
         for loop, extent in extents.items():
             if loop in (vector, run):
                 blocks = blocks * np.ceil(extent / block.width)
                 continue
-            steps = np.ceil(extent / block.rows) if loop == row else extent
+            rows = block.rows if loop == row else unrolled.get(loop, 1)
+            steps = extent if rows == 1 else np.ceil(extent / rows)
             blocks, lines = blocks * steps, lines * steps
         cycles: Bound = (
             blocks * self.block_cycles(name, index) + lines * self.model.constants.row_cycles

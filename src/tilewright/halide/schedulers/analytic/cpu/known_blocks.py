@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.halide.analysis.summaries import StageSummary
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,21 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
         summary.scans,
         summary.reorderable,
         innermost(summary.func),
+        _form_of_phases(summary, loops, innermost),
+    )
+
+
+def _form_of_phases(
+    summary: StageSummary, loops: Mapping[int, str], innermost: Innermost
+) -> Hashable:
+    """Return the forms of a stage at known residues, for each set of loops; None without phases."""
+    if summary.phases is None:
+        return None
+    place = {loop.name: i for i, loop in enumerate(summary.loops)}
+    periods = sorted((place[loop], loop, by) for loop, by in summary.phases.periods.items())
+    names = [loop for _, loop, _ in periods]
+    sets = [found for n in range(1, len(names) + 1) for found in itertools.combinations(names, n)]
+    return tuple((at, by) for at, _, by in periods), tuple(
+        tuple(form(phase, loops, innermost) for phase in summary.phases.along(known))
+        for known in sets
     )

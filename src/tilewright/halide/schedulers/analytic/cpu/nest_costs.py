@@ -217,7 +217,8 @@ class _NestCosts:
         funcs = {i for production in kept for i in funcs_of(production)}
         for key, stage in nest.structure.stages.items():
             if key[0] in funcs:
-                self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes))
+                moduli = aligned.get(stage.func.name, {})
+                self.costs.set_block(stage.func.name, key[1], block_of(stage, sizes, moduli))
 
     def _nested(self) -> dict[str, NestedReduction]:
         """Return the Funcs stored for one block of their reader at a time."""

@@ -42,11 +42,11 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
     Tail,
 )
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import distances, lines_that_stay
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.regions import finite
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping
 

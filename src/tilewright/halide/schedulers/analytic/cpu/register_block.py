@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
+from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
@@ -46,53 +47,6 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     step_cycles,
     with_rest,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The points that one step of a kernel computes.
-
-    A block has `vectors` vectors of `lanes` elements along dimension `vector` (None: scalar code),
-    times `rows` points of dimension `row`. `steps` is the number of iterations of the innermost
-    reduction loop executed as vectors (see `reduction_steps`).
-    """
-
-    vector: int | None = None
-    lanes: int = 1
-    vectors: int = 1
-    row: int | None = None
-    rows: int = 1
-    steps: int = 1
-
-    @property
-    def width(self) -> int:
-        """Elements along the vector dimension."""
-        return self.lanes * self.vectors
-
-    @property
-    def points(self) -> int:
-        """Points of the Func in one block."""
-        return self.lanes * self.vectors * self.rows
-
-
-SCALAR = Block()
-
-
-def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
-    """Return the block, shrunk to fit in a region with these extents by dimension."""
-    lanes, vectors, rows = block.lanes, block.vectors, block.rows
-    if block.vector is not None:
-        room = max(1, int(extents[block.vector]))
-        vectors = max(1, min(vectors, room // lanes))
-        while lanes > room:
-            lanes //= 2
-        if lanes < SEARCH.least_lanes:
-            return Block(row=block.row, rows=rows) if block.row is not None else Block()
-    if block.row is not None:
-        rows = max(1, min(rows, int(extents[block.row])))
-    row = block.row if rows > 1 else None
-    rows = rows if row is not None else 1
-    return Block(block.vector, lanes, vectors, row, rows, block.steps)
 
 
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
@@ -170,6 +124,22 @@ def block_cycles(
     `loops` maps dimensions of the Func to the stage's pure loops. With `nested`, the reduction is
     computed within the block of its reader. `border` is the block's `border_share`.
     """
+    phases = phases_of(summary, loops, block) or (summary,)
+    one = replace(block, unrolled=())
+    parts = [_cycles(each, loops, one, model, innermost, nested, border) for each in phases]
+    return block.phases * sum(parts) / len(parts)
+
+
+def _cycles(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    block: Block,
+    model: CpuModel,
+    innermost: Innermost,
+    nested: bool,
+    border: float,
+) -> float:
+    """Return `block_cycles` of a block without unrolled phases, for one phase."""
     c = model.constants
     run = run_of(summary, innermost) if block.steps > 1 and block.vector is None else None
     if run is not None:
@@ -214,6 +184,22 @@ def block_cycles(
         # The next load may depend on the value just stored.
         cycles = max(cycles, c.forward_cycles)
     return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
+
+
+def phases_of(
+    summary: StageSummary, loops: Mapping[int, str], block: Block
+) -> tuple[StageSummary, ...]:
+    """Return the summaries of a stage at the residues that the loops of a block have, if any.
+
+    Vectors have all residues of their loop if its period divides their lanes, and the unrolled
+    dimensions of the block if it divides their points.
+    """
+    if summary.phases is None:
+        return ()
+    periods = summary.phases.periods
+    sizes = [*block.unrolled, (block.vector, block.lanes)]
+    named = [(loops[d], size) for d, size in sizes if d is not None and d in loops]
+    return summary.phases.along([loop for loop, n in named if n % periods.get(loop, 1) == 0])
 
 
 def _operations(kernel: _Kernel, model: CpuModel) -> float:
@@ -331,6 +317,8 @@ def best_block(
         if block.row is not None:
             n = extents[block.row]
             waste *= math.ceil(n / block.rows) * block.rows / n
+        for d, size in block.unrolled:
+            waste *= math.ceil(extents[d] / size) * size / extents[d]
         border = border_share(block, extents, model)
         cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
         if block.steps > 1:
@@ -430,11 +418,23 @@ def _with_rows(
     accumulating: bool,
     reducing: bool,
 ) -> Iterator[Block]:
-    """Yield the block without rows, then with rows of each other dimension."""
+    """Yield the block without rows, with its phases, then with rows of each other dimension."""
     yield block
+    if summary.phases is not None and not block.unrolled:
+        periods = summary.phases.periods
+        unrolled = tuple(
+            (d, periods[loop])
+            for d, loop in loops.items()
+            if loop in periods and d != block.vector and extents[d] >= periods[loop]
+        )
+        if unrolled:
+            yield from _with_rows(
+                replace(block, unrolled=unrolled), summary, loops, extents, innermost,
+                accumulating, reducing,
+            )  # fmt: skip
     d = block.vector
     assert d is not None
-    others = [row for row in loops if row != d]
+    others = [row for row in loops if row != d and row not in dict(block.unrolled)]
     if not reducing:
         # Unrolling a short dimension shares values that do not depend on it and resolves selects
         # on it. With vectors across rows, it would only touch more cache lines at a time.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilewright.halide.analysis.nest_structure import StageKey, StageNest
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.schedule import Fuse, Split
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 
 IN_REGISTERS = ("vectorized", "unrolled")
 
@@ -59,11 +59,14 @@ def outside_registers(stage: StageNest) -> int:
     return count
 
 
-def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> Block:
+def block_of(
+    stage: StageNest, sizes: Mapping[tuple[StageKey, str], float], moduli: Mapping[int, int]
+) -> Block:
     """Return the block of vectors and rows that a stage's innermost loops compute.
 
-    `sizes` gives the extents of loops. Unrolled loops further out, and those over a second
-    dimension of rows, are not part of the block.
+    `sizes` gives the extents of loops, and `moduli` those to which bounds are aligned, by
+    dimension. Unrolled loops further out, and those over a second dimension of rows that is not
+    aligned, are not part of the block.
     """
     sources: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in stage.variables}
     for change in stage.splits:
@@ -86,9 +89,16 @@ def block_of(stage: StageNest, sizes: Mapping[tuple[StageKey, str], float]) -> B
             block = replace(block, vector=dimension, lanes=size)
         else:
             unrolled.append((dimension, size))
-    for dimension, size in reversed(unrolled):
+    return _with_rows(block, unrolled[::-1], moduli)
+
+
+def _with_rows(block: Block, unrolled: list[tuple[int, int]], moduli: Mapping[int, int]) -> Block:
+    """Return the block with unrolled loops, given by dimension and size, innermost first."""
+    for dimension, size in unrolled:
         if dimension == block.vector:
             block = replace(block, vectors=block.vectors * size)
+        elif dimension in moduli and size > 1 and dimension not in dict(block.unrolled):
+            block = replace(block, unrolled=tuple(sorted((*block.unrolled, (dimension, size)))))
         elif block.row in (None, dimension) and size > 1:
             block = replace(block, row=dimension, rows=block.rows * size)
     return block

@@ -20,10 +20,10 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import Interval
 from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.regions import GroupCosts, Regions, Window
-from tilewright.halide.schedulers.analytic.cpu.register_block import Block
 from tilewright.halide.schedulers.analytic.cpu.sliding import (
     blockwise,
     inputs_protected,
