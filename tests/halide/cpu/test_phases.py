@@ -95,6 +95,19 @@ def test_periods(definition, expected):
     assert periods_of(analysis, name_of(analysis), MOST) == expected
 
 
+def test_readers_that_divide_are_not_aligned_for():
+    """Halide's bounds of a tile of thirds of halves do not cancel: a row more would be read."""
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    halves, thirds_of, out = hl.Func("full"), hl.Func("thirds"), hl.Func("out")
+    halves[X, Y] = quarters(image)
+    thirds_of[X, Y] = halves[X, Y // 3] - halves[X + 1, Y // 3 + 1]
+    out[X, Y] = thirds_of[X, Y] + thirds_of[X + 1, Y + 1]
+    out.set_estimates([(0, 640), (0, 480)])
+    view = View(load(hl.Pipeline(out)))
+    analysis = Analysis(view, estimated_boxes(view), view.algorithm.symbols)
+    assert periods_of(analysis, name_of(analysis), MOST) == {0: 2}
+
+
 def test_outputs_are_not_aligned():
     analysis = analysis_of(quarters, output=True)
     assert periods_of(analysis, name_of(analysis), MOST) == {}

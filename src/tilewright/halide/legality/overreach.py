@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Call, Expr, Func, Op, Variable
+from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Func, Op, Variable
 
 # The assumed bounds of inputs, chosen to differ from constants that a pipeline may clamp to: the
 # n-th dimension of all inputs starts at _MIN - n * _MIN_STEP and has _EXTENT + n * _EXTENT_STEP
@@ -111,13 +111,54 @@ def _differs(wide: Box, narrow: Box, limits: tuple[Interval, ...] | None) -> boo
     return False
 
 
-def divides_only(algorithm: Algorithm, func: int) -> bool:
-    """Return whether coordinates in a Func and its producers move one way with every variable.
+@functools.lru_cache(maxsize=64)
+def may_align_in_loops(algorithm: Algorithm, func: int, dimension: int) -> bool:
+    """Return whether Halide infers exact regions if a dimension is aligned in loops of others.
 
-    They do if each uses a variable once, and none a remainder, as ``g(x // 2 + 1)``. Halide then
-    infers the same region for aligned bounds in the loops of another Func as at root. Otherwise it
-    bounds the parts of ``x // 2 * 2 + x % 2`` one by one.
+    Two conditions make it so. Coordinates in the Func and its producers use each variable once,
+    and no remainder, as ``g(x // 2 + 1)``; otherwise Halide bounds the parts of ``x // 2 * 2 +
+    x % 2`` one by one. And all readers up to the outputs read the dimension at ``x`` plus a
+    constant; otherwise the first and the last coordinate of the region are sums of quotients, which
+    may not cancel in their difference.
     """
+    return _divides_only(algorithm, func) and _is_read_in_step(algorithm, func, dimension)
+
+
+def _is_read_in_step(algorithm: Algorithm, func: int, dimension: int) -> bool:
+    """Return whether readers up to the outputs read a dimension at a variable plus a constant."""
+    pending, seen = [(algorithm.funcs[func].name, dimension)], set[tuple[str, int]]()
+    while pending:
+        name, along = pending.pop()
+        if (name, along) in seen:
+            continue
+        seen.add((name, along))
+        for reader in algorithm.consumers[name]:
+            other = algorithm.by_name[reader]
+            if other.extern is not None:
+                return False
+            for call in (call for stage in other.stages for call in stage.calls):
+                if call.name == name and call.kind == "func":
+                    variable = _shifted(call.args[along])
+                    if variable not in other.args:
+                        return False
+                    pending.append((reader, other.args.index(variable)))
+    return True
+
+
+def _shifted(coordinate: Expr) -> str:
+    """Return the variable of ``x``, ``x + 3`` or ``x - 3``; "" for other coordinates."""
+    while isinstance(coordinate, Op) and coordinate.name in ("add", "sub"):
+        first, second = coordinate.args
+        if isinstance(first, Const) and coordinate.name == "add":
+            first, second = second, first
+        if not isinstance(second, Const):
+            return ""
+        coordinate = first
+    return coordinate.name if isinstance(coordinate, Variable) else ""
+
+
+def _divides_only(algorithm: Algorithm, func: int) -> bool:
+    """Return whether coordinates in a Func and its producers move one way with every variable."""
     pending, seen = [algorithm.funcs[func].name], set[str]()
     while pending:
         name = pending.pop()

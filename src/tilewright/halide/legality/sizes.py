@@ -25,7 +25,7 @@ from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
 from tilewright.halide.legality.overreach import (
     aligned_reads_further,
-    divides_only,
+    may_align_in_loops,
     overreaching,
 )
 
@@ -154,7 +154,7 @@ def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:
         further = not output and (limit.func, limit.dimension) in reach(extended)
         if further and limit.kind == "aligned":
             place = limit.func, limit.dimension, limit.number
-            anywhere = roots.get(limit.func) or divides_only(extended, limit.func)
+            anywhere = roots.get(limit.func) or may_align_in_loops(extended, *place[:2])
             further = not anywhere or aligned_reads_further(extended, *place)
         if output or limit.kind != "aligned":
             yield _limit(limit, func, "output" if output else "storage")

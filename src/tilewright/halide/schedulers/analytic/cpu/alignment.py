@@ -28,7 +28,7 @@ from tilewright.halide.analysis.nest_structure import NestStructure
 from tilewright.halide.analysis.summaries import Analysis, Load, Phases, StageSummary
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.ir.schedule import DimensionBounds
-from tilewright.halide.legality.overreach import aligned_reads_further, divides_only
+from tilewright.halide.legality.overreach import aligned_reads_further, may_align_in_loops
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 
 Moduli = Mapping[int, int]
@@ -152,12 +152,11 @@ def periods_of(analysis: Analysis, name: str, most: int) -> dict[int, int]:
     place = view.algorithm.order[name]
     found = {d: summary.periods.get(arg, 1) for d, arg in enumerate(func.args)}
     found = {d: period for d, period in found.items() if 1 < period <= most}
-    if not found or not divides_only(view.algorithm, place):
-        return {}
     found = {
         d: period
         for d, period in found.items()
-        if not aligned_reads_further(view.algorithm, place, d, period)
+        if may_align_in_loops(view.algorithm, place, d)
+        and not aligned_reads_further(view.algorithm, place, d, period)
     }
 
     def work(dimensions: Mapping[int, int]) -> float:
