@@ -2,11 +2,22 @@
 
 from dataclasses import replace
 
+import halide as hl
 import numpy as np
 import pytest
 from test_moves import stencils, task, walked
 
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest
+from tilewright.halide.ir.schedule import (
+    INLINE,
+    ROOT,
+    DimensionBounds,
+    FuncSchedule,
+    Schedule,
+    ScheduledLoop,
+    Split,
+    StageSchedule,
+)
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.learned import moves
 from tilewright.halide.schedulers.learned.cost_model import (
@@ -20,6 +31,7 @@ from tilewright.halide.schedulers.learned.features import features
 from tilewright.halide.schedulers.learned.linear_model import fitted_coefficients
 from tilewright.halide.schedulers.learned.term_counts import TERM_COUNT, TERMS
 from tilewright.halide.schedulers.prediction import schedule_nest
+from tilewright.halide.schedulers.task import make_task
 
 NAMES = [term.name for term in TERMS]
 NONE = CorrectionModel(("x",), ())
@@ -104,6 +116,37 @@ def test_parallel_loops_inside_parallel_loops_are_counted_apart():
     assert twice["nested regions"] > 0.0
     assert twice["nested tasks"] > twice["tasks"] > serial["tasks"]
     assert once["loads"] < serial["loads"]
+
+
+def test_a_row_of_known_residue_computes_one_branch():
+    x, y = hl.vars("x y")
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    rows, out = hl.Func("rows"), hl.Func("out")
+    rows[x, y] = hl.select(y % 2 == 0, image[x, y // 2] * 3 // 7, image[x, y // 2 + 1])
+    out[x, y] = rows[x, y] + rows[x, y + 1]
+    out.set_estimates([(0, 640), (0, 480)])
+    made = make_task(out, target="host", machine=task(2).machine)
+    loops = [ScheduledLoop("v0"), ScheduledLoop("i", "unrolled"), ScheduledLoop("o")]
+    pairs = StageSchedule((Split("v1", "o", "i", 2, "guard_with_if"),), tuple(loops))
+    plain = StageSchedule((), (ScheduledLoop("v0"), ScheduledLoop("v1")))
+
+    def counted(bounds):
+        funcs = (
+            FuncSchedule(0, INLINE, INLINE),
+            FuncSchedule(1, ROOT, ROOT, stages=(pairs,), bounds=bounds),
+            FuncSchedule(2, ROOT, ROOT, stages=(plain,)),
+        )
+        return terms(made, Schedule(made.algorithm.digest, "host", funcs))
+
+    either, aligned, other = (
+        counted(bounds)
+        for bounds in ((), (DimensionBounds(1, 0, 2, 0),), (DimensionBounds(1, 0, 3, 0),))
+    )
+    assert aligned["arithmetic"] < either["arithmetic"]
+    assert aligned["loads"] < either["loads"]
+    assert other["arithmetic"] >= either["arithmetic"]
+    # The output loads twice per point; its rows load twice, or once in known rows.
+    assert either["loads"] / aligned["loads"] == pytest.approx(4 / 3, rel=0.05)
 
 
 def test_vectors_across_rows_store_their_lanes_one_by_one():

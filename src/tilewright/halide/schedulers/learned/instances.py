@@ -130,8 +130,8 @@ class InstanceReader:
         summary = self.analysis.summaries(stage.func.name)[stage.key[1]]
         variables, lanes, rows = self.block(instance)
         vector = variables[0] if variables else None
-        arithmetic = self.arithmetic(instance, vector, lanes)
-        loads, gathered = self.loads(summary, vector, lanes, rows)
+        arithmetic = self.arithmetic(instance, vector, lanes, rows)
+        loads, gathered = self.loads(instance, vector, lanes, rows)
         total = max(arithmetic + loads, model.constants.simple_cycles)
         size = max((t.bytes for t in summary.types), default=SEARCH.unknown_bytes)
         return total / lanes, {
@@ -151,7 +151,28 @@ class InstanceReader:
             "member": float(bool(instance.path)),
         }  # fmt: skip
 
-    def arithmetic(self, instance: StageInstance, vector: str | None, lanes: int) -> float:
+    def phases(
+        self, instance: StageInstance, vector: str | None, lanes: int, rows: Mapping[str, float]
+    ) -> tuple[StageSummary, ...]:
+        """Return the summaries of a stage at the residues of its block (see `analysis.residues`).
+
+        Without aligned bounds, it is the stage's summary.
+        """
+        func, index = instance.stage.func, instance.stage.key[1]
+        summary = self.analysis.summaries(func.name)[index]
+        sizes = {**rows} if vector is None else {**rows, vector: lanes}
+        known = {}
+        for bound in self.nest.structure.entries[instance.stage.key[0]].bounds:
+            name = func.args[bound.dimension]
+            period = summary.periods.get(name, 0)
+            aligned = bound.remainder is not None and period and bound.modulus % period == 0
+            if aligned and sizes.get(name, 1) % period == 0:
+                known[name] = period
+        return self.analysis.at_residues(func.name, index, known) if known else (summary,)
+
+    def arithmetic(
+        self, instance: StageInstance, vector: str | None, lanes: int, rows: Mapping[str, float]
+    ) -> float:
         """Return cycles of the operations per vector, or per point in scalar code."""
         stage, model = instance.stage, self.model
         names = [
@@ -161,19 +182,21 @@ class InstanceReader:
             for name in variables_of(stage, loop.name)
         ]
         total = 0.0
-        for op in self.analysis.summaries(stage.func.name)[stage.key[1]].vector_ops:
+        phases = self.phases(instance, vector, lanes, rows)
+        for op in (op for phase in phases for op in phase.vector_ops):
             # LLVM hoists operations that do not depend on the inner loops.
             hoisted = names and not {names[-1], vector} & op.loops
             share = model.constants.hoisted_share if hoisted else 1.0
             total += share * op.count * op_cycles(op, lanes if vector in op.loops else 1, model)
-        return total
+        return total / len(phases)
 
     def loads(
-        self, summary: StageSummary, vector: str | None, lanes: int, rows: Mapping[str, float]
+        self, instance: StageInstance, vector: str | None, lanes: int, rows: Mapping[str, float]
     ) -> tuple[float, float]:
         """Return cycles of all loads and of gathered loads, per vector."""
         loads = gathered = 0.0
-        for load in summary.loads:
+        phases = self.phases(instance, vector, lanes, rows)
+        for load in (load for phase in phases for load in phase.loads):
             each = load_cycles(load, vector, lanes, self.model, self.inner)
             each /= math.prod(count for name, count in rows.items() if name not in load.strides)
             loads += each
@@ -181,7 +204,7 @@ class InstanceReader:
                 steps = load.strides[vector]
                 if steps is None or across(load, steps, self.inner):
                     gathered += each
-        return loads, gathered
+        return loads / len(phases), gathered / len(phases)
 
     def inner(self, name: str) -> int:
         """Return the contiguous dimension of a Func or input."""

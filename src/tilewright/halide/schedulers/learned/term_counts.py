@@ -155,8 +155,8 @@ class TermCounts:
         vector = variables[0] if variables else None
         points = np.maximum(found.points(instance) * found.kept(instance), 1.0) * share
         vectors = points / lanes
-        loads, gathered = found.loads(summary, vector, lanes, rows)
-        self._add("arithmetic", vectors * found.arithmetic(instance, vector, lanes))
+        loads, gathered = found.loads(instance, vector, lanes, rows)
+        self._add("arithmetic", vectors * found.arithmetic(instance, vector, lanes, rows))
         self._add("loads", vectors * (loads - gathered))
         self._add("gathered", vectors * gathered)
         self._add("issue", vectors)
