@@ -29,7 +29,7 @@ import halide_model
 
 Data = dict[str, Any]
 K = 5
-ANALYTIC_AMONG = 3  # of the learned scheduler's planned ones, as in mode `tune`
+ANALYTIC_AMONG = 4  # of the learned scheduler's planned ones, as in modes `top` and `tune`
 ROUNDS = 15
 SECONDS = 10.0  # of rounds, for each program
 TIMING_SECONDS = 0.5  # of one schedule before the rounds

@@ -225,8 +225,9 @@ def _planned(
         wanted = PLANNED_PER_WANTED * k if filtered else k
         planned = plan_sizes(task, k=wanted, fusion=fusion, objective=objective)
         return [*given, *(without_spills(task, planned, k) if filtered else planned)]
-    # Mode `tune` continues from the best measured schedules, so that both searches take part.
-    least = k // 2 + 1 if mode == "tune" else 1
+    # The analytic scheduler's best ones differ by policy, the learned one's by little: all but one
+    # slot goes to the former.
+    least = max(1, k - 1)
     auto = planning.scheduler == "auto"
     model = _model(task, planning)
     learned = plan_learned(

@@ -46,7 +46,8 @@ class Planning:
         scheduler: ``analytic``; ``learned``: a beam search from the analytic schedules over a
             larger space, with a cost model corrected by measurements (for CUDA, a search by the
             released model of Anderson 2021); or ``auto``, for CPUs only:
-            the best analytic schedule, unless the learned model expects a clear gain. In mode
+            the best analytic schedule, unless the learned model expects a clear gain. On CPUs, all
+            but one of several schedules are the analytic scheduler's, which differ more. In mode
             ``tune`` on CPUs, ``learned`` and ``auto`` also measure other structures before tuning;
             on GPUs, all of them do.
         search: with ``scheduler="learned"`` for CUDA: our own search (``tilewright``), the search
