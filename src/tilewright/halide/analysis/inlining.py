@@ -42,6 +42,35 @@ class Interner:
         return self._nodes.setdefault(("const", repr(like.value), like.type), like)
 
 
+def rewritten(
+    root: Expr,
+    memo: dict[int, Expr],
+    leaf: Callable[[Variable | Const], Expr],
+    rebuilt: Callable[[Op | Call, tuple[Expr, ...]], Expr],
+) -> Expr:
+    """Return an expression rewritten from its leaves to its root, each node once.
+
+    Args:
+        root: The expression.
+        memo: The results by the identity of nodes; new ones are added.
+        leaf: Returns the result of a variable or literal.
+        rebuilt: Returns the result of a node, given those of its arguments.
+    """
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if id(node) in memo:
+            continue
+        if isinstance(node, Variable | Const):
+            memo[id(node)] = leaf(node)
+        elif not expanded:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
+        else:
+            memo[id(node)] = rebuilt(node, tuple(memo[id(a)] for a in node.args))
+    return memo[id(root)]
+
+
 class TooLarge(Exception):
     """Inlining makes an expression larger than the limit."""
 
@@ -93,23 +122,14 @@ class Rewriter:
 
     def rewrite(self, root: Expr, bindings: Mapping[str, Expr]) -> Expr:
         """Return `root` with its variables replaced by `bindings` and its calls inlined."""
-        memo: dict[int, Expr] = {}
-        stack: list[tuple[Expr, bool]] = [(root, False)]
-        while stack:
-            node, expanded = stack.pop()
-            if id(node) in memo:
-                continue
-            if isinstance(node, Variable):
-                bound = bindings.get(node.name) if node.kind != "param" else None
-                memo[id(node)] = self._interner.variable(node) if bound is None else bound
-            elif isinstance(node, Const):
-                memo[id(node)] = self._interner.const(node)
-            elif not expanded:
-                stack.append((node, True))
-                stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
-            else:
-                memo[id(node)] = self._rebuild(node, tuple(memo[id(a)] for a in node.args))
-        return memo[id(root)]
+
+        def leaf(node: Variable | Const) -> Expr:
+            if isinstance(node, Const):
+                return self._interner.const(node)
+            bound = bindings.get(node.name) if node.kind != "param" else None
+            return self._interner.variable(node) if bound is None else bound
+
+        return rewritten(root, {}, leaf, self._rebuild)
 
     def _rebuild(self, node: Op | Call, args: tuple[Expr, ...]) -> Expr:
         self._made += 1

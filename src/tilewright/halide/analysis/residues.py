@@ -14,7 +14,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping
 
-from tilewright.halide.analysis.inlining import Interner, settled
+from tilewright.halide.analysis.inlining import Interner, rewritten, settled
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Variable
 
 # Values of narrow types may wrap around: larger literals are not computed.
@@ -80,22 +80,12 @@ class _AtResidues:
 
     def __call__(self, root: Expr) -> Expr:
         """Return the expression at the residues."""
-        memo = self._memo
-        stack: list[tuple[Expr, bool]] = [(root, False)]
-        while stack:
-            node, expanded = stack.pop()
-            if id(node) in memo:
-                continue
-            if isinstance(node, Variable):
-                memo[id(node)] = self._interner.variable(node)
-            elif isinstance(node, Const):
-                memo[id(node)] = self._interner.const(node)
-            elif not expanded:
-                stack.append((node, True))
-                stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
-            else:
-                memo[id(node)] = self._rebuilt(node, tuple(memo[id(a)] for a in node.args))
-        return memo[id(root)]
+        return rewritten(root, self._memo, self._leaf, self._rebuilt)
+
+    def _leaf(self, node: Variable | Const) -> Expr:
+        if isinstance(node, Const):
+            return self._interner.const(node)
+        return self._interner.variable(node)
 
     def _rebuilt(self, node: Op | Call, args: tuple[Expr, ...]) -> Expr:
         if isinstance(node, Call):

@@ -112,13 +112,7 @@ def moduli_of(analysis: Analysis, name: str) -> dict[int, int]:
     """
     view = analysis.view
     func = view.by_name[name]
-    if (
-        name in view.algorithm.outputs
-        or func.fixed
-        or func.scheduled
-        or not func.args
-        or func.bounds
-    ):
+    if not func.args or not _has_free_bounds(analysis, name):
         return {}
     modulus = 1
     for stage, summary in zip(view.stages(name), analysis.summaries(name), strict=True):
@@ -140,13 +134,7 @@ def periods_of(analysis: Analysis, name: str, most: int) -> dict[int, int]:
     """
     view = analysis.view
     func = view.by_name[name]
-    if (
-        name in view.algorithm.outputs
-        or func.fixed
-        or func.scheduled
-        or func.bounds
-        or len(func.stages) != 1
-    ):
+    if len(func.stages) != 1 or not _has_free_bounds(analysis, name):
         return {}
     (summary,) = analysis.summaries(name)
     place = view.algorithm.order[name]
@@ -172,6 +160,13 @@ def periods_of(analysis: Analysis, name: str, most: int) -> dict[int, int]:
             return found
         found = rest
     return {}
+
+
+def _has_free_bounds(analysis: Analysis, name: str) -> bool:
+    """Return whether a schedule may widen the bounds of a Func."""
+    func = analysis.view.by_name[name]
+    output = name in analysis.view.algorithm.outputs
+    return not (output or func.fixed or func.scheduled or func.bounds)
 
 
 def _work(summary: StageSummary) -> float:
