@@ -31,6 +31,7 @@ from .templates import (
     filled as filled,
     names_in as names_in,
 )
+from .held import Held as Held
 from .finalists import (
     Finals as Finals,
     finalists as finalists,

@@ -50,6 +50,7 @@ def measure_recorded(
     timing: Timing | None = None,
     context: Json | None = None,
     remeasure: bool = False,
+    note: Callable[[Measurement], Measurement] | None = None,
     **how: Any,
 ) -> Iterator[TrialOutcome]:
     """Measure the trials without a record; yield every trial once.
@@ -60,7 +61,8 @@ def measure_recorded(
     limits than these, and the loss of a worker that the candidate did not cause. A record that was
     not verified does not count if verification is required now. Without `records` everything is
     measured, and with `remeasure` everything is measured again. Measurements that were cut short
-    under a smaller time budget than this one's count.
+    under a smaller time budget than this one's count. `note` may add details to a new measurement
+    before it is recorded.
     """
     limits, timing = limits or RunLimits(), timing or Timing()
     kept = {**(context or {}), "limits": asdict(limits), "timing": asdict(timing)}
@@ -82,6 +84,8 @@ def measure_recorded(
 
     for candidate, measurement in measure_all(unknown(), limits=limits, timing=timing, **how):
         trial = trials_of[id(candidate)].pop(0)
+        if note is not None:
+            measurement = note(measurement)
         if records is not None:
             records.add(
                 MeasurementRecord(

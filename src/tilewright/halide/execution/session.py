@@ -23,6 +23,7 @@ from tilewright.measure import (
     Candidate,
     Event,
     Finals,
+    Held,
     Measurement,
     RunLimits,
     Timing,
@@ -243,6 +244,7 @@ class Session:
         )
         self._verify = verify
         self.remeasure = remeasure
+        self.note: Callable[[Measurement], Measurement] | None = None
         self._references = None if references is None else Path(references)
         self._on_event = on_event
         self.deadline = deadline
@@ -290,6 +292,7 @@ class Session:
             timing=self.timing,
             context={"outputs": list(self.problem.algorithm.outputs)},
             remeasure=self.remeasure,
+            note=self.note,
             workers=self.workers,
             on_event=self._on_event,
             deadline=self.deadline,
@@ -298,6 +301,17 @@ class Session:
 
     def _candidate(self, variant: Variant) -> Candidate:
         return self.prepare().candidate(variant)
+
+    def hold(self, variant: Variant) -> Held:
+        """Return the variant as one that stays in a worker, to be timed between others."""
+        problem = self.prepare()
+        return Held(
+            problem.candidate(variant),
+            self.workers,
+            self.limits,
+            self.timing,
+            deadline=self.deadline,
+        )
 
     def finals(
         self,

@@ -31,6 +31,7 @@ from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.prediction import with_prediction
 from tilewright.halide.schedulers.registry import sized
 from tilewright.halide.schedulers.task import Task
+from tilewright.halide.search.drift import Drift, at_first_speed
 from tilewright.halide.search.factors import (
     Knobs,
     find_knobs,
@@ -135,7 +136,7 @@ def measure_tuned(
         return base, {}
     session.remeasure = False  # the planned schedules have been remeasured
     found: list[_Structure] = []
-    with early_end() as tuning, _time_left(session):
+    with early_end() as tuning, _time_left(session), _drift_noted(session, base, task):
         if structures is not None:
             share = round(STRUCTURE_SHARE * evaluations)
             watch.enter("searching structures", share)
@@ -161,6 +162,21 @@ def measure_tuned(
     baseline = final.measurement(NAIVE) if final is not None else None
     outcome = Outcome(tuple(tried), baseline or base.naive, stopped, final)
     return outcome, _facts(tried, planned)
+
+
+@contextmanager
+def _drift_noted(session: Session, base: Outcome, task: Task) -> Iterator[None]:
+    """Have the session note how much slower the machine is than when `base` was decided."""
+    best = base.best
+    if best is None or not best.seconds:
+        yield
+        return
+    with session.hold(_variant(best, task)) as anchor:
+        session.note = Drift(anchor, best.seconds).noted
+        try:
+            yield
+        finally:
+            session.note = None
 
 
 def _decided(
@@ -397,6 +413,7 @@ def _measured_batch(
 ) -> Iterator[Tried]:
     """Measure schedules, built at the same time, and yield them in the given order.
 
+    Their times are given at the speed that the machine had in the first final rounds.
     If the time limit or the user ends it early, the measured schedules are yielded first. Then
     `OutOfTimeError` or `KeyboardInterrupt` is raised.
     """
@@ -405,7 +422,9 @@ def _measured_batch(
     measured: dict[str, Measured] = {}
     ended: BaseException = OutOfTimeError("the time limit was reached")
     try:
-        measured.update((each.variant.name, each) for each in session.measure(variants))
+        for each in session.measure(variants):
+            there = at_first_speed(each.measurement)
+            measured[each.variant.name] = replace(each, measurement=there)
     except KeyboardInterrupt as error:
         ended = error
     for plan, name in zip(plans, names, strict=True):
