@@ -2,8 +2,11 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tilewright.measure import Candidate, RunLimits, Timing
 from tilewright.records import CandidateTrial, Records, measure_recorded
@@ -63,6 +66,24 @@ def test_a_failure_under_tighter_limits_is_tried_again(tmp_path):
         ("ok", False),
         ("ok", True),
     ]
+
+
+def test_notes_are_recorded_and_a_measurement_outlives_an_interrupted_note(tmp_path):
+    calls = iter(["fine"])
+
+    def note(measurement):
+        weather = next(calls, None)
+        if weather is None:
+            raise KeyboardInterrupt
+        return replace(measurement, details={"weather": weather})
+
+    asked = trials(tmp_path / "log", 3)
+    with Records(tmp_path / "r") as records:
+        with pytest.raises(KeyboardInterrupt):
+            list(measure_recorded(asked, records, timing=QUICK, jobs=1, note=note, **KEYS))
+        stored = list(records.query("p"))
+    assert [record.measurement.ok for record in stored] == [True, True]
+    assert {record.measurement.details.get("weather") for record in stored} == {"fine", None}
 
 
 TUNER = """

@@ -84,14 +84,16 @@ def measure_recorded(
 
     for candidate, measurement in measure_all(unknown(), limits=limits, timing=timing, **how):
         trial = trials_of[id(candidate)].pop(0)
-        if note is not None:
-            measurement = note(measurement)
-        if records is not None:
-            records.add(
-                MeasurementRecord(
-                    problem, trial.configuration, machine, versions, measurement, kept
+        try:
+            if note is not None:
+                measurement = note(measurement)
+        finally:  # also if Ctrl-C ends `note`
+            if records is not None:
+                records.add(
+                    MeasurementRecord(
+                        problem, trial.configuration, machine, versions, measurement, kept
+                    )
                 )
-            )
         yield from known
         known.clear()
         yield TrialOutcome(trial, measurement, recorded=False)
