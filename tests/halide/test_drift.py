@@ -12,7 +12,7 @@ from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search import autotune
 from tilewright.halide.search.drift import SLOWER, Drift, at_first_speed
-from tilewright.halide.search.top_k import Watch
+from tilewright.halide.search.top_k import Tried, Watch
 from tilewright.measure import Measurement
 
 
@@ -31,6 +31,7 @@ def test_times_are_divided_by_the_mean_of_the_anchor_before_and_after():
     noted = drift.noted(measured(4.0, 12.0))
     assert noted.times == (4.0, 12.0)  # as measured: what is recorded
     assert noted.details[SLOWER] == 4.0
+    assert Tried(None, 0, noted).source == "alone"  # as mode `top` takes it from the records
     found = at_first_speed(noted)
     assert (found.times, found.cpu_times) == ((1.0, 3.0), (1.0, 3.0))
     assert at_first_speed(drift.noted(measured(1.0))).median == pytest.approx(8**-0.5)

@@ -17,6 +17,8 @@ from tilewright.measure import Held, Measurement, Timing
 VISIT = Timing(min_samples=5, max_samples=40, seconds=0.12, sample_seconds=0.004, precision=0.005)
 # The detail of a measurement: how many times as long the anchor took then.
 SLOWER = "machine slower by"
+# The detail of a measurement whose times were divided by that factor; it is not recorded.
+AT_FIRST_SPEED = "at first speed"
 
 
 class Drift:
@@ -56,4 +58,5 @@ def at_first_speed(measurement: Measurement) -> Measurement:
         measurement,
         times=tuple(t / slower for t in measurement.times),
         cpu_times=tuple(t / slower for t in measurement.cpu_times),
+        details={**measurement.details, AT_FIRST_SPEED: True},
     )

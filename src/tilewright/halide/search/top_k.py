@@ -18,7 +18,7 @@ from tilewright.halide.execution.session import Measured, Session, Variant
 from tilewright.halide.frontend.extents import input_boxes
 from tilewright.halide.ir.algorithm import Algorithm, Span
 from tilewright.halide.ir.plan import PlannedSchedule
-from tilewright.halide.search.drift import SLOWER
+from tilewright.halide.search.drift import AT_FIRST_SPEED
 from tilewright.halide.search.finals import Final, Rounds, final_rounds
 from tilewright.measure import Event, Measurement, RunLimits, Timing
 from tilewright.report import Progress
@@ -96,7 +96,7 @@ class Tried:
             how = "earlier rounds"
         else:
             how = "alone"
-            if self.measurement is not None and SLOWER in self.measurement.details:
+            if self.measurement is not None and AT_FIRST_SPEED in self.measurement.details:
                 how += ", at the speed of the final rounds"
         return f"{how}, recorded" if self.recorded else how
 
