@@ -7,12 +7,16 @@ points per thread, unrolled steps of reductions) or are among those that the sea
 time considered. Kernels with the same PTX count once. They are kept in
 ``benchmarks/data/gpu_registers.json.gz``; ``--more SECONDS`` adds to them.
 
-The constants are fitted to nine tenths of the programs, and the figures are of the others, in
-turn: ``registers_spearman`` is the rank correlation of estimated and real registers, ``over64_auc``
-the probability that a kernel that takes more than 64 has a higher estimate than one that takes
-less. ``_shipped`` marks the figures of the model's own constants, ``_random`` those of random
-pipelines only, and ``_before`` those of the estimate that the search used before. ``flagged`` are
-the kernels that the search expects to spill, ``flagged_spilling`` those of them that do.
+The linear estimate and its learned correction are fitted to nine tenths of the programs, and the
+figures are of the others, in turn: ``registers_spearman`` is the rank correlation of estimated and
+real registers, ``over64_auc`` the probability that a kernel that takes more than 64 has a higher
+estimate than one that takes less. ``_random`` and ``_named`` mark the figures of random pipelines
+and of the other programs only, ``_held_out`` those of programs that were drawn after the features
+and settings were chosen, by a model fitted to the others, ``_linear`` those of the linear estimate
+without correction, and ``_before`` those of the estimate that the search used before. ``flagged``
+are the kernels that the search expects to spill, ``flagged_spilling`` those of them that do.
+``--train FILE`` fits the model to all kernels and writes it; the package's is
+``src/tilewright/halide/schedulers/analytic/gpu/registers.json``.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ import common
 GPUS = ("h100", "rtx2080ti", "a100", "v100")
 OLDEST = "sm_75"  # of the ptxas of CUDA 13
 CAP, UNCAPPED = 64, 255
-RANDOM = tuple(f"random:{seed}" for seed in range(2000, 2120))
+RANDOM = tuple(f"random:{seed}" for seed in range(2000, 2900))
 # What schedules are drawn from: points per thread, unrolled steps of a reduction, threads.
 POINTS: tuple[tuple[int, ...], ...] = (
     *((), ()),
@@ -54,10 +58,14 @@ CHILD_SECONDS = 150.0
 SCHEDULES = 6  # of a program in one process
 DATA = common.HERE / "data" / "gpu_registers.json.gz"
 COLUMNS = ("program", "gpu", "drawn_by", "registers", "spill", "needed", "words", "loops")
-TERMS = ("instructions", "words", "values", "loads", "dimensions", "patterns")
+DIGITS = 4  # significant digits of features
 # The fit: programs left out in turn, registers beyond which all are alike, the exponent of errors
-# relative to them, and the kernels of a program beyond which each counts less.
+# relative to them in the linear estimate, and the kernels of a program beyond which each counts
+# less.
 FOLDS, MOST_FITTED, RELATIVE, FEW = 10, 160.0, 0.8, 40
+# The trees: their number, depth and rate, the least kernels per leaf, and the share of kernels and
+# the number of features that each tree draws.
+TREES, DEPTH, RATE, LEAF, SUBSAMPLE, DRAWN = 300, 5, 0.06, 20, 0.5, 8
 
 Data = dict[str, Any]
 
@@ -169,13 +177,17 @@ def compiled(task: Any, schedule: Any) -> list[Data]:
             "threads": launch.threads,
             "registers": free[launch.name].registers,
             "spill": capped.get(launch.name, 0),
-            "code": hashlib.sha256(
-                (architecture + texts[launch.name].replace(launch.name, "")).encode()
-            ).hexdigest()[:16],
+            "code": code_of(architecture, texts[launch.name].replace(launch.name, "")),
         }
         for launch in cuda.launches(statement)
         if launch.name in free
     ]
+
+
+def code_of(architecture: str, ptx: str) -> str:
+    """A hash of a kernel's PTX without what depends on its position among other kernels."""
+    plain = re.sub(r"BB\d+_", "BB_", re.sub(r"//.*|\.globl.*", "", ptx)).strip()
+    return hashlib.sha256((architecture + plain).encode()).hexdigest()[:16]
 
 
 def considered(task: Any, seed: int, count: int) -> Iterator[Any]:
@@ -266,10 +278,10 @@ def row_of(name: str, gpu: str, drawn_by: str, work: Any, found: Data) -> list[A
     """A kernel as `COLUMNS`."""
     from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
     from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
-    from tilewright.halide.schedulers.analytic.gpu.registers import register_terms
+    from tilewright.halide.schedulers.analytic.gpu.register_features import register_features
 
     c = GpuConstants()
-    plain = dataclasses.replace(c, ahead_registers=math.inf)
+    plain = dataclasses.replace(c, ahead_registers=math.inf, learned_registers=0.0)
     return [
         name,
         gpu,
@@ -279,42 +291,71 @@ def row_of(name: str, gpu: str, drawn_by: str, work: Any, found: Data) -> list[A
         round(needed_registers(work, plain), 2),
         bool(work.registers),
         bool(work.registers) or any(stage.iterations for stage in work.stages),
-        *(round(term, 3) for term in register_terms(work, c)),
+        *(float(f"{each:.{DIGITS}g}") for each in register_features(work, c)),
     ]
 
 
-def fitted(rows: list[list[Any]]) -> Any:
-    """The constants of the terms, with programs of many kernels weighted less."""
+def table(rows: list[list[Any]]) -> tuple[Any, Any]:
+    """The features of every kernel, and its registers."""
+    import numpy as np
+
+    features = np.array([row[len(COLUMNS) :] for row in rows], dtype=float)
+    return features, np.array([float(row[COLUMNS.index("registers")]) for row in rows])
+
+
+def fitted(rows: list[list[Any]]) -> tuple[Any, Any]:
+    """The constants with the linear estimate's, and the trees that correct it.
+
+    Kernels of programs that have many weigh less.
+    """
     import numpy as np
     from scipy.optimize import nnls
+    from sklearn.ensemble import GradientBoostingRegressor
 
-    terms, real = table(rows)
+    from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+    from tilewright.halide.schedulers.analytic.gpu.register_features import RegisterTerms
+    from tilewright.halide.schedulers.analytic.gpu.registers import inputs
+    from tilewright.halide.schedulers.boosted_trees import BoostedTrees
+
+    features, real = table(rows)
     real = np.minimum(real, MOST_FITTED)
     count = Counter(row[0] for row in rows)
     few = np.array([min(1.0, math.sqrt(FEW / count[row[0]])) for row in rows])
     weight = few / real**RELATIVE
-    return nnls(terms * weight[:, None], real * weight)[0]
+    names = ("base", *RegisterTerms._fields)
+    terms = np.column_stack([np.ones(len(rows)), features[:, : len(names) - 1]])
+    found = nnls(terms * weight[:, None], real * weight)[0]
+    constants = {f"ptxas_{n}": float(f"{v:.3g}") for n, v in zip(names, found, strict=True)}
+    c = dataclasses.replace(GpuConstants(), **constants)
+    given = inputs(features, c)
+    trees = GradientBoostingRegressor(
+        n_estimators=TREES,
+        max_depth=DEPTH,
+        learning_rate=RATE,
+        min_samples_leaf=LEAF,
+        subsample=SUBSAMPLE,
+        max_features=DRAWN,
+        init="zero",
+        random_state=0,
+    ).fit(given, np.log(real / given[:, -1]), sample_weight=few)
+    return c, BoostedTrees.of(list(trees.estimators_[:, 0]), RATE, DEPTH)
 
 
-def table(rows: list[list[Any]]) -> tuple[Any, Any]:
-    """The terms of every kernel, a column of ones first, and its registers."""
+def held_out(rows: list[list[Any]]) -> tuple[Any, Any]:
+    """Estimates by models fitted to other programs: with the correction, and linear ones."""
     import numpy as np
 
-    terms = np.array([[1.0, *row[len(COLUMNS) :]] for row in rows])
-    return terms, np.array([float(row[COLUMNS.index("registers")]) for row in rows])
+    from tilewright.halide.schedulers.analytic.gpu.registers import inputs
 
-
-def held_out(rows: list[list[Any]]) -> Any:
-    """Estimates from constants that were fitted to other programs."""
-    import numpy as np
-
-    terms, real = table(rows)
+    features, real = table(rows)
     fold = np.array([zlib.crc32(row[0].encode()) % FOLDS for row in rows])
-    found = np.zeros(len(real))
+    found, linear = np.zeros(len(real)), np.zeros(len(real))
     for at in range(FOLDS):
-        others = [row for row, own in zip(rows, fold, strict=True) if own != at]
-        found[fold == at] = terms[fold == at] @ fitted(others)
-    return found
+        c, trees = fitted([row for row, own in zip(rows, fold, strict=True) if own != at])
+        given = inputs(features[fold == at], c)
+        linear[fold == at] = given[:, -1]
+        found[fold == at] = given[:, -1] * np.exp(trees(given))
+    return found, linear
 
 
 def agreement(estimate: Any, real: Any, suffix: str = "") -> Data:
@@ -330,22 +371,34 @@ def agreement(estimate: Any, real: Any, suffix: str = "") -> Data:
     }
 
 
-def summary(rows: list[list[Any]]) -> Data:
-    """The figures of the claim, and counts."""
+def late(rows: list[list[Any]], programs: Sequence[str]) -> tuple[Any, Any]:
+    """Estimates for the kernels of some programs by a model fitted to the others, and registers."""
+    import numpy as np
+
+    from tilewright.halide.schedulers.analytic.gpu.registers import inputs
+
+    c, trees = fitted([row for row in rows if row[0] not in programs])
+    features, real = table([row for row in rows if row[0] in programs])
+    given = inputs(features, c)
+    return given[:, -1] * np.exp(trees(given)), real
+
+
+def summary(rows: list[list[Any]], unknown: Sequence[str]) -> Data:
+    """The figures of the claim, and counts; `unknown` are programs that chose nothing."""
     import numpy as np
 
     from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
 
     c = GpuConstants()
-    terms, real = table(rows)
+    _, real = table(rows)
     of = {name: np.array([row[i] for row in rows]) for i, name in enumerate(COLUMNS)}
-    shipped = terms @ [c.ptxas_base, *(getattr(c, f"ptxas_{name}") for name in TERMS)]
-    unseen = held_out(rows)
+    unseen, linear = held_out(rows)
     random = np.char.startswith(of["program"], "random:")
     ahead = of["loops"] & ~of["words"] & (unseen - c.ahead_registers > of["needed"])
     most = SEARCH.most_estimated_registers
     needed = np.where(ahead, unseen - c.ahead_registers, of["needed"])
     spills = of["spill"] > 0
+    constants = fitted(rows)[0]
     return {
         "kernels": len(rows),
         "pipelines": len(set(of["program"])),
@@ -353,15 +406,35 @@ def summary(rows: list[list[Any]]) -> Data:
         "over64": int((real > CAP).sum()),
         "spilling": int(spills.sum()),
         **agreement(unseen, real),
-        **agreement(shipped, real, "_shipped"),
         **agreement(unseen[random], real[random], "_random"),
+        **agreement(unseen[~random], real[~random], "_named"),
+        "kernels_held_out": sum(row[0] in unknown for row in rows),
+        **agreement(*late(rows, unknown), "_held_out"),
+        **agreement(linear, real, "_linear"),
         **agreement(of["needed"], real, "_before"),
         "flagged": int((needed > most).sum()),
         "flagged_spilling": int(((needed > most) & spills).sum()),
         "flagged_before": int((of["needed"] > most).sum()),
         "flagged_spilling_before": int(((of["needed"] > most) & spills).sum()),
-        "constants_fitted": [round(float(value), 3) for value in fitted(rows)],
+        "constants_fitted": [
+            getattr(constants, each.name)
+            for each in dataclasses.fields(constants)
+            if each.name.startswith("ptxas_")
+        ],
     }
+
+
+def train(data: Data, found: Data, path: str) -> None:
+    """Write the model fitted to all kernels."""
+    from tilewright.halide.schedulers.analytic.gpu.registers import RegisterModel
+
+    keys = ("kernels", "pipelines", "registers_spearman", "over64_auc")
+    about = {key: found[key] for key in keys}
+    about |= {"made_by": "benchmarks/gpu_registers.py", "seed": 0, "ptxas": data["ptxas"]}
+    about["date"] = time.strftime("%Y-%m-%d")
+    text = RegisterModel(fitted(data["rows"])[1], about).to_json()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def more(data: Data, seconds: float) -> None:
@@ -393,6 +466,7 @@ def main() -> None:
         return
     parser = common.arguments(__doc__.splitlines()[0], common.PROGRAMS)
     parser.add_argument("--more", type=float, default=0.0, metavar="SECONDS", help="add kernels")
+    parser.add_argument("--train", metavar="FILE", help="write the model fitted to all kernels")
     args = parser.parse_args()
     with gzip.open(DATA, "rt") as file:
         data = json.load(file)
@@ -400,8 +474,10 @@ def main() -> None:
         more(data, args.more)
         with gzip.open(DATA, "wt") as file:
             json.dump(data, file)
-    found = summary(data["rows"])
+    found = summary(data["rows"], data["held_out"])
     common.print_table(["", "figure"], [[key, value] for key, value in found.items()])
+    if args.train:
+        train(data, found, args.train)
     programs = sorted(Counter(row[0] for row in data["rows"]).items())
     rows = [{"program": name, "kernels": count} for name, count in programs]
     common.write(args, "gpu_registers", rows, found)

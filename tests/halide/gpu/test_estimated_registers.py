@@ -5,10 +5,24 @@ import math
 
 import pytest
 
+from tilewright.halide.schedulers.analytic.gpu.addressing import Addressing
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.kernel_time import needed_registers
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
-from tilewright.halide.schedulers.analytic.gpu.registers import estimated_registers, register_terms
+from tilewright.halide.schedulers.analytic.gpu.register_features import (
+    FEATURES,
+    LARGEST,
+    register_features,
+    register_terms,
+)
+from tilewright.halide.schedulers.analytic.gpu.registers import (
+    LEAST,
+    RegisterModel,
+    estimated_registers,
+    from_json,
+    inputs,
+    shipped,
+)
 from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork, Waits, WarpAccess
 from tilewright.halide.schedulers.analytic.gpu.warps import TouchedLines
 
@@ -23,6 +37,7 @@ C = GpuConstants(
     unrolled_wholly=16.0,
     unrolled_partly=4.0,
     ahead_registers=6.0,
+    learned_registers=0.0,
 )
 TOUCHED = TouchedLines(2.0, 4.0, 1.0, 1.0)
 NO_WAITS = Waits(0.0, 0.0, 0.0, 0.0)
@@ -81,6 +96,71 @@ def test_every_term_has_its_constant():
     assert estimated_registers(found, C) == pytest.approx(1 + weighted)
 
 
+def test_the_least_estimate():
+    assert estimated_registers(kernel(), dataclasses.replace(C, ptxas_dimensions=0.0)) == LEAST
+
+
+def feature(found, name):
+    return register_features(found, C)[FEATURES.index(name)]
+
+
+def test_features_are_sums_and_maxima_over_stages():
+    found = kernel(stage(0.0, 3.0), stage(8.0, 1.0, steps=2.0), registers=25.0)
+    assert len(register_features(found, C)) == len(FEATURES) == len(set(FEATURES))
+    assert feature(found, "sum_copies") == 4.0
+    assert feature(found, "most_copies") == 3.0
+    # Per execution of the body: 9 instructions, 2 loads from memory, a store.
+    assert feature(found, "sum_plain") == 18.0
+    assert feature(found, "most_loads") == 2.0
+    assert feature(found, "sum_stores") == 2.0
+    assert feature(found, "most_values") == 3.0
+    assert feature(found, "most_ahead") == 16.0
+    assert feature(found, "sum_looped") == 1.0
+    assert feature(found, "kernel_words") == 25.0
+    assert feature(found, "kernel_threads") == 128.0
+
+
+def test_loads_that_move_along_the_innermost_loop_are_ahead():
+    loop = dataclasses.replace(
+        stage(24.0, 1.0), serial=(1.0, 24.0, 1.0), addressing=Addressing(fixed=5.0, moving=3.0)
+    )
+    found = kernel(loop)
+    assert feature(found, "most_depth") == 1.0
+    assert feature(found, "most_innermost") == 24.0
+    assert feature(found, "most_ahead_few") == 3.0 * 4
+    assert feature(found, "most_ahead_many") == 3.0 * 16
+
+
+def test_features_are_finite():
+    endless = dataclasses.replace(kernel(stage(8.0, 1.0)), shared=math.inf)
+    assert feature(endless, "kernel_shared") == LARGEST
+    assert all(map(math.isfinite, register_features(kernel(), C)))
+
+
+def test_the_correction_is_weighted():
+    found = kernel(stage(8.0, 1.0), stage(0.0, 2.0))
+    linear = estimated_registers(found, C)
+    trees = shipped().trees(inputs(register_features(found, C)[None], C))[0]
+    assert trees != 0.0
+    for weight in (0.5, 1.0):
+        c = dataclasses.replace(C, learned_registers=weight)
+        assert estimated_registers(found, c) == pytest.approx(linear * math.exp(weight * trees))
+
+
+def test_the_model_is_the_same_after_writing_and_reading():
+    again = from_json(shipped().to_json())
+    rows = inputs(register_features(kernel(stage(8.0, 1.0)), C)[None], C)
+    assert again.trees(rows) == shipped().trees(rows)
+    assert again.provenance == shipped().provenance
+    assert again.provenance["kernels"] >= 20_000
+
+
+def test_a_model_of_other_features_is_refused():
+    other = RegisterModel(shipped().trees).to_json().replace("kernel_threads", "kernel_warps")
+    with pytest.raises(ValueError, match="train it again"):
+        from_json(other)
+
+
 def test_what_loops_load_ahead_is_needed_unless_funcs_are_in_registers():
     loop = kernel(stage(8.0, 1.0))
     assert needed_registers(loop, C) == pytest.approx(estimated_registers(loop, C) - 6.0)
@@ -102,16 +182,3 @@ def test_sums_need_registers_together_with_their_operands_and_the_sizes():
     assert needed_registers(kernel(stage(8.0, 4.0, held=112.0)), c) == needed_registers(
         kernel(stage(8.0, 4.0)), c
     )
-
-
-def test_the_model_agrees_with_ptxas_on_a_kernel_that_spills():
-    """Fitted to other kernels too: a merged kernel with 12 loads in a loop takes 107 registers."""
-    member = StageWork(
-        True, 400.0, 13.0, 1.0, 16.0 * 12, 0.0, 12.0, 4.0, 1.0, 12.0, 0.0,
-        (
-            WarpAccess("memory", False, 20.0 * 12, TOUCHED),
-            WarpAccess("shared", True, 4.0 * 12, TOUCHED),
-        ),
-        NO_WAITS,
-    )  # fmt: skip
-    assert estimated_registers(kernel(stage(0.0, 2.0), member), GpuConstants()) > 56

@@ -44,6 +44,7 @@ C = GpuConstants(
     ptxas_loads=0.0,
     ptxas_dimensions=0.0,
     ptxas_patterns=0.0,
+    learned_registers=0.0,
     cache_beyond_shared=32768.0,
     least_cache=16384.0,
 )

@@ -147,15 +147,18 @@ class GpuConstants:
     )
     least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
     # Registers that ptxas gives without a limit, by the names of `registers.RegisterTerms`.
-    ptxas_base: float = constant(0.3, "registers", FITTED_REGISTERS)
+    ptxas_base: float = constant(2.61, "registers", FITTED_REGISTERS)
     ptxas_instructions: float = constant(
-        0.73, "registers per root of an instruction", FITTED_REGISTERS
+        0.629, "registers per root of an instruction", FITTED_REGISTERS
     )
-    ptxas_words: float = constant(10.1, "registers per root of a word", FITTED_REGISTERS)
-    ptxas_values: float = constant(2.8, "registers per root of a value", FITTED_REGISTERS)
-    ptxas_loads: float = constant(0.4, "registers per load to the power 3/4", FITTED_REGISTERS)
-    ptxas_dimensions: float = constant(2.1, "registers per dimension", FITTED_REGISTERS)
-    ptxas_patterns: float = constant(0.68, "registers per access pattern", FITTED_REGISTERS)
+    ptxas_words: float = constant(2.73, "registers per root of a word", FITTED_REGISTERS)
+    ptxas_values: float = constant(0.764, "registers per root of a value", FITTED_REGISTERS)
+    ptxas_loads: float = constant(0.0969, "registers per load to the power 3/4", FITTED_REGISTERS)
+    ptxas_dimensions: float = constant(2.38, "registers per dimension", FITTED_REGISTERS)
+    ptxas_patterns: float = constant(0.677, "registers per access pattern", FITTED_REGISTERS)
+    learned_registers: float = constant(
+        1.0, RATIO, "chosen: weight of the learned correction's logarithm; 0 leaves it out"
+    )
     unrolled_wholly: float = constant(
         16.0, "iterations", "fitted: of 8, 16, 32 and 64 the best in benchmarks/gpu_registers.py"
     )

@@ -1,84 +1,90 @@
 """Estimate the registers that ``ptxas`` gives a thread of a kernel if nothing limits them.
 
 LLVM and ``ptxas`` unroll loops that Halide left as loops: short ones completely, longer ones in
-part. Then they move loads ahead, so that the loads of all copies need registers at once.
-
-| symbol | meaning | unit |
-|---|---|---|
-| `runs` | times that a thread runs the loops of a stage | count |
-| `once` | executions of the loops' innermost body, per run | count |
-| `copies` | of the body after unrolling | count |
+part. Then they move loads ahead, so that the loads of all copies need registers at once. A linear
+estimate counts this; boosted trees correct its logarithm, which depends on what no term counts.
+Both are fitted to what ``ptxas`` says of kernels (`benchmarks/gpu_registers.py`).
 """
 
 from __future__ import annotations
 
+import json
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
 
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
-from tilewright.halide.schedulers.analytic.gpu.stage_work import StageWork
+from tilewright.halide.schedulers.analytic.gpu.register_features import (
+    FEATURES,
+    Array,
+    RegisterTerms,
+    register_features,
+)
+from tilewright.halide.schedulers.boosted_trees import BoostedTrees
 
-# The number of registers grows more slowly than the loads: some are used before others are loaded.
-LOAD_EXPONENT = 0.75
+SCHEMA = 1
+FILE = "registers.json"
+# Least linear estimate that is corrected, in registers (chosen: the smallest kernels of ptxas).
+LEAST = 8.0
 
 
-class RegisterTerms(NamedTuple):
-    """The terms of the estimate, to be multiplied by the constants of the same names.
+@dataclass(frozen=True, eq=False)
+class RegisterModel:
+    """The logarithm of the registers that ``ptxas`` gives over the linear estimate.
 
-    Attributes:
-        instructions: Root of the instructions in the unrolled bodies of all stages.
-        words: Root of the words of Funcs that are kept in registers.
-        values: Root of the independent values that the unrolled bodies of all stages compute.
-        loads: Power `LOAD_EXPONENT` of the loads from memory in the unrolled body with most.
-        dimensions: Dimensions of the block.
-        patterns: Different access patterns of all stages.
+    `trees` take the features of `inputs`. `provenance` describes the training data and the
+    accuracy.
     """
 
-    instructions: float
-    words: float
-    values: float
-    loads: float
-    dimensions: float
-    patterns: float
+    trees: BoostedTrees
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the model as JSON text."""
+        data = {
+            "schema": SCHEMA,
+            "provenance": dict(self.provenance),
+            "features": list(FEATURES),
+            "trees": self.trees.to_dict(),
+        }
+        return json.dumps(data, separators=(",", ":")) + "\n"
 
 
-def register_terms(kernel: KernelWork, c: GpuConstants) -> RegisterTerms:
-    """Return the terms of the estimate."""
-    instructions = values = loads = 0.0
-    for stage in kernel.stages:
-        copies = _copies(stage, c)
-        each = max(stage.runs, stage.iterations, 1.0)
-        accesses = sum(access.count for access in stage.accesses)
-        own = (a.count for a in stage.accesses if a.place == "memory" and not a.store)
-        instructions += (stage.plain + stage.special + accesses) / each * copies
-        values += stage.copies * min(copies, c.unrolled_partly)
-        loads = max(loads, sum(own) / each * copies)
-    return RegisterTerms(
-        math.sqrt(instructions),
-        math.sqrt(kernel.registers),
-        math.sqrt(values),
-        loads**LOAD_EXPONENT,
-        float(sum(extent > 1 for extent in kernel.block)),
-        float(sum(len(stage.accesses) for stage in kernel.stages)),
-    )
+def from_json(text: str) -> RegisterModel:
+    """Return the inverse of `RegisterModel.to_json`; raise `ValueError` for another version's."""
+    data = json.loads(text)
+    if data["schema"] != SCHEMA or data["features"] != list(FEATURES):
+        raise ValueError("the model of registers has other features: train it again")
+    return RegisterModel(BoostedTrees.from_dict(data["trees"]), data["provenance"])
 
 
-def _copies(stage: StageWork, c: GpuConstants) -> float:
-    """Return how many iterations of its loops the compilers unroll together."""
-    once = max(stage.iterations / max(stage.runs, 1.0), 1.0)
-    return once if once <= c.unrolled_wholly else c.unrolled_partly
+@cache
+def shipped() -> RegisterModel:
+    """Return the model that comes with the package."""
+    return from_json((files(__package__) / FILE).read_text(encoding="utf-8"))
+
+
+def inputs(features: Array, c: GpuConstants) -> Array:
+    """Return what the trees take: the features and the linear estimate, (N, `FEATURES` + 1)."""
+    return np.column_stack([features, linear_estimate(features, c)])
+
+
+def linear_estimate(features: Array, c: GpuConstants) -> Array:
+    """Return the linear estimates for features of shape (N, `FEATURES`), at least `LEAST`."""
+    weights = [getattr(c, f"ptxas_{name}") for name in RegisterTerms._fields]
+    return np.asarray(np.maximum(c.ptxas_base + features[:, : len(weights)] @ weights, LEAST))
 
 
 def estimated_registers(kernel: KernelWork, c: GpuConstants) -> float:
     """Return the estimated registers per thread if nothing limits them."""
-    terms = register_terms(kernel, c)
-    return (
-        c.ptxas_base
-        + c.ptxas_instructions * terms.instructions
-        + c.ptxas_words * terms.words
-        + c.ptxas_values * terms.values
-        + c.ptxas_loads * terms.loads
-        + c.ptxas_dimensions * terms.dimensions
-        + c.ptxas_patterns * terms.patterns
-    )
+    rows = inputs(register_features(kernel, c)[None], c)
+    linear = float(rows[0, -1])
+    if not c.learned_registers:
+        return linear
+    return linear * math.exp(c.learned_registers * float(shipped().trees(rows)[0]))

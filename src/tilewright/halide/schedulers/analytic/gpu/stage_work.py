@@ -29,6 +29,11 @@ from tilewright.halide.analysis.nest_parts import LoopSize
 from tilewright.halide.analysis.nest_structure import StageNest
 from tilewright.halide.ir.nest import GUARDED
 from tilewright.halide.ir.schedule import Fuse
+from tilewright.halide.schedulers.analytic.gpu.addressing import (
+    NOTHING,
+    Addressing,
+    addressing,
+)
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.operands import different_rows, held_words
 from tilewright.halide.schedulers.analytic.gpu.thread_loops import (
@@ -123,6 +128,9 @@ class StageWork:
         addresses: Rows in memory that unrolled loops access; 0 without `iterations`.
         held: Words of copied operands that a thread keeps in registers at once (`held_words`).
         accesses, waits: Loads and stores by pattern, and loads that the thread waits for.
+        serial: Extents of the loops that are not unrolled, outermost first.
+        dimensions: Dimensions of the Func.
+        addressing: How its accesses are addressed.
     """
 
     member: bool
@@ -138,6 +146,9 @@ class StageWork:
     held: float
     accesses: tuple[WarpAccess, ...]
     waits: Waits
+    serial: tuple[float, ...] = ()
+    dimensions: int = 0
+    addressing: Addressing = NOTHING
 
 
 @dataclass(frozen=True)
@@ -338,6 +349,9 @@ def stage_work(
         ),
         tuple(WarpAccess(p, store, n, access, o) for (p, store, access, o), n in accesses.items()),
         _waits(found.accesses, inner, storage, known, times, active.warps, staged, stage.func.name),
+        tuple(serial),
+        len(stage.func.args),
+        addressing(found.accesses, inner, storage.place),
     )
 
 
