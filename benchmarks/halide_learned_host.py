@@ -2,10 +2,11 @@
 
 For every program, the cost model is fitted to the labels of all other pipelines
 (``halide_model``), so that nothing of the program is in it. Both schedulers, the learned one and
-the analytic one, plan `K` schedules, measure them, and then as many others as `--evaluations`
-says (mode ``tune``). What they found takes part in the same interleaved rounds with schedules of
-Halide's autoschedulers and with the one by hand, where it makes the choices of one of Halide's own
-applications. Ratios are of times in these rounds, above 1 where ours is faster.
+the analytic one, plan `K` schedules (mode ``top``) and those of mode ``tune``, measure them, and
+then as many others as `--evaluations` says. What they found takes part in the same interleaved
+rounds with schedules of Halide's autoschedulers and with the one by hand, where it makes choices
+of one of Halide's own applications. Ratios are of times in these rounds, above 1 where ours is
+faster.
 
 - ``oneshot``: the learned model's best schedule, unmeasured;
 - ``top``: the fastest of the `K` that the learned scheduler planned, when measured;
@@ -26,6 +27,7 @@ import numpy as np
 import common
 import halide_labels
 import halide_model
+from tilewright.halide.ir.plan import PlannedSchedule
 
 Data = dict[str, Any]
 K = 5
@@ -44,6 +46,7 @@ def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -
     """What both schedulers find for a program, and what it took, as JSON data."""
     from tilewright.halide.execution.session import Session
     from tilewright.halide.ir.json import to_data
+    from tilewright.halide.options import TUNED_K
     from tilewright.halide.schedulers.learned.measured_search import MeasuredSearch
     from tilewright.halide.schedulers.learned.scheduler import plan_learned
     from tilewright.halide.schedulers.registry import plan
@@ -56,10 +59,17 @@ def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -
     for key in SCHEDULERS:
         learned = key == "learned"
         began = time.process_time()
-        if learned:
-            planned = plan_learned(task, k=K, least_analytic=ANALYTIC_AMONG, model=model)
-        else:
-            planned = plan(task, k=K)
+        # Mode `tune` plans more than mode `top`; the latter's come first.
+        planned: list[PlannedSchedule] = []
+        for k in (K, TUNED_K):
+            if learned:
+                least = k - (K - ANALYTIC_AMONG)
+                more = plan_learned(task, k=k, least_analytic=least, model=model)
+            else:
+                more = plan(task, k=k)
+            there = {each.schedule for each in planned}
+            planned += [each for each in more if each.schedule not in there]
+        first = min(K, len(planned))
         planning = time.process_time() - began
         began_wall = time.monotonic()
         with Session(
@@ -74,13 +84,14 @@ def searched(name: str, labels: halide_model.Labels, args: argparse.Namespace) -
                 structures=MeasuredSearch(task, model) if learned else None,
             )
         best = outcome.best
-        top = min(outcome.tried[:K], key=lambda t: t.seconds or np.inf)
+        top = min(outcome.tried[:first], key=lambda t: t.seconds or np.inf)
         chosen = {"oneshot": planned[0], "top": top.planned, "autotuned": (best or top).planned}
         found[key] = {
             "schedules": {mode: to_data(each.schedule) for mode, each in chosen.items()},
             "planning_seconds": round(planning, 2),
             "search_seconds": round(time.process_time() - began, 2),
             "wall_seconds": round(time.monotonic() - began_wall, 1),
+            "planned": len(planned),
             "evaluations": len(outcome.tried) - len(planned),
             "failed": sum(t.measurement is not None and not t.ok for t in outcome.tried),
             "found_by": "planned" if best is None or best.rank < len(planned) else "search",

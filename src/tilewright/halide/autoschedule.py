@@ -19,6 +19,7 @@ from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.options import (
     IMPROVE,
     TOP_K,
+    TUNED_K,
     Budget,
     Existing,
     Groups,
@@ -219,7 +220,7 @@ def _planned(
             search=planning.search,
             seconds=seconds,
         )
-    k = planning.k or TOP_K
+    k = planning.k or (TUNED_K if mode == "tune" and not task.gpu else TOP_K)
     if planning.scheduler == "analytic":
         filtered = planning.check and can_check_spills(task)
         wanted = PLANNED_PER_WANTED * k if filtered else k

@@ -21,6 +21,7 @@ from tilewright.records import Records
 Mode = Literal["oneshot", "top", "tune", "given"]
 Existing = Literal["refuse", "keep", "discard", "improve"]
 TOP_K = 5  # default number of schedules to measure
+TUNED_K = 10  # default number to measure on a CPU before others are derived from them
 EVALUATIONS = 60
 CANDIDATE_SECONDS = 120.0
 CANDIDATE_BYTES = 8 << 30
@@ -36,7 +37,7 @@ class Planning:
 
     Args:
         k: the number of schedules to find, all returned by ``Result.top``; by default 1 in mode
-            ``oneshot`` and 5 in other modes.
+            ``oneshot``, 10 in mode ``tune`` on a CPU, and 5 otherwise.
         evaluations: the number of schedules that mode ``tune`` measures in addition to the
             planned ones; it stops earlier if little gain is expected.
         fusion: on GPUs, how Funcs may be computed within the tiles of others: ``nested`` (Sioutas

@@ -29,6 +29,7 @@ from tilewright.halide.schedulers.analytic.cpu.tiling import Policy
 
 FIXED = Policy(slide=False)
 DEAR_MEMORY = Policy(memory_weight=SEARCH.dear_memory)
+DEARER_MEMORY = Policy(memory_weight=SEARCH.dearer_memory)
 LESS_INLINED = Policy(inline_bias=SEARCH.less_inlined)
 MORE_INLINED = Policy(inline_bias=SEARCH.more_inlined)
 

@@ -33,6 +33,7 @@ from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
 from tilewright.halide.schedulers.analytic.cpu.reports import reported, unplanned
 from tilewright.halide.schedulers.analytic.cpu.retries import (
     DEAR_MEMORY,
+    DEARER_MEMORY,
     FIXED,
     LESS_INLINED,
     MORE_INLINED,
@@ -290,6 +291,7 @@ POLICIES = (
     Policy(unprotected=True, always_slide=True, stepped=True),
     Policy(stepped=True),
     DEAR_MEMORY,
+    DEARER_MEMORY,
     Policy(block=1),
     MORE_INLINED,
     FIXED,
