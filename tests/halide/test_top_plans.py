@@ -11,9 +11,11 @@ from cpu_machines import FOUR_CORES as MACHINE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.halide.autoschedule import _planned
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.legality.check import check
+from tilewright.halide.options import TOP_K, TUNED_K, Planning
 from tilewright.halide.schedulers import registry
 from tilewright.halide.schedulers.diversity import Chosen, differ
 from tilewright.halide.schedulers.registry import device_limits, plan
@@ -245,3 +247,24 @@ def test_schedules_without_a_cost_say_so():
         any("not costed" in note for group in planned.groups for note in group.notes)
         for planned in varied
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "planning", "count"),
+    [
+        ("top", Planning(scheduler="analytic"), TOP_K),
+        ("tune", Planning(scheduler="analytic"), TUNED_K),
+        ("tune", Planning(scheduler="learned"), TUNED_K),
+        ("tune", Planning(scheduler="analytic", k=3), 3),
+    ],
+)
+def test_as_many_are_planned_as_the_mode_measures(mode, planning, count):
+    task = make_task(row_sums(), machine=MACHINE)
+    found = _planned(task, mode, planning, [], seed=0)
+    assert len({each.schedule for each in found}) == len(found) == count
+
+
+def test_fewer_are_planned_to_tune_on_a_gpu():
+    task = make_task(row_sums(), machine="rtx2080ti")
+    planning = Planning(scheduler="analytic", check=False)
+    assert len(_planned(task, "tune", planning, [], seed=0)) == TOP_K
