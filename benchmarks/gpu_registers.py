@@ -12,10 +12,11 @@ figures are of the others, in turn: ``registers_spearman`` is the rank correlati
 real registers, ``over64_auc`` the probability that a kernel that takes more than 64 has a higher
 estimate than one that takes less. ``_random`` and ``_named`` mark the figures of random pipelines
 and of the other programs only, ``_held_out`` those of programs that were drawn after the features
-and settings were chosen, by a model fitted to the others, ``_linear`` those of the linear estimate
-without correction, and ``_before`` those of the estimate that the search used before. ``flagged``
-are the kernels that the search expects to spill, ``flagged_spilling`` those of them that do.
-``--train FILE`` fits the model to all kernels and writes it; the package's is
+and settings were chosen, by a model fitted to the others (``held_out`` in the file; ``--more``
+leaves this list as it is), ``_linear`` those of the linear estimate without correction, and
+``_before`` those of the estimate for spills alone, which is the same for all straight-line code.
+``flagged`` are the kernels that the search expects to spill, ``flagged_spilling`` those of them
+that do. ``--train FILE`` fits the model to all kernels and writes it; the package's is
 ``src/tilewright/halide/schedulers/analytic/gpu/registers.json``.
 """
 
@@ -409,7 +410,7 @@ def summary(rows: list[list[Any]], unknown: Sequence[str]) -> Data:
         **agreement(unseen[random], real[random], "_random"),
         **agreement(unseen[~random], real[~random], "_named"),
         "kernels_held_out": sum(row[0] in unknown for row in rows),
-        **agreement(*late(rows, unknown), "_held_out"),
+        **(agreement(*late(rows, unknown), "_held_out") if unknown else {}),
         **agreement(linear, real, "_linear"),
         **agreement(of["needed"], real, "_before"),
         "flagged": int((needed > most).sum()),

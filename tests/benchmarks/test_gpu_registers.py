@@ -110,6 +110,17 @@ def test_the_committed_kernels_have_the_features_of_the_model(committed):
     assert [getattr(GpuConstants(), f"ptxas_{name}") for name in names] == fitted
 
 
+def test_a_pipeline_whose_kernels_spill_is_expected_to(committed):
+    """Merged kernels of the bilateral grid, with loads in a loop, spill 108 to 980 bytes."""
+    spill = benchmark.COLUMNS.index("spill")
+    rows = [r for r in committed["rows"] if r[0] == "bilateral_grid" and r[spill] > 0]
+    features, _ = benchmark.table(rows)
+    given = inputs(features, GpuConstants())
+    estimate = given[:, -1] * np.exp(shipped().trees(given))
+    assert len(rows) >= 5
+    assert estimate.min() - GpuConstants().ahead_registers > 56
+
+
 def test_the_shipped_model_is_of_the_committed_kernels(committed):
     rows = committed["rows"][::20]
     features, real = benchmark.table(rows)

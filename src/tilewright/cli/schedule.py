@@ -31,7 +31,8 @@ def add_parser(commands: Any) -> None:
             "verify and measure the best few and keep the fastest; tune: top, then tune tile "
             "sizes, vector widths and unrolls; given: no search, the schedule that the pipeline "
             "came with (default: oneshot; with --improve, top)",
-            "--k N": "number of schedules that the modes top (default: 5) and tune (10) plan",
+            "--k N": "number of schedules that the modes top and tune plan (default: 5; 10 to "
+            "tune on CPUs)",
             "--evaluations N": "number of further schedules that --mode tune measures "
             "(default: 60)",
             "--fusion none|overlapped|nested = nested": "how Funcs are fused on a GPU: not at all, "

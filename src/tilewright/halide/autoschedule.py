@@ -90,9 +90,10 @@ def schedule(
             ``oneshot``: the model's best schedule that Halide can lower; no code is generated.
             ``top``: the fastest of the model's best ``k`` distinct schedules, which are built,
             verified and measured.
-            ``tune``: like ``top``; then other structures are measured (on GPUs, and with the
-            learned scheduler on CPUs), and tile sizes, vector widths and unroll factors of the
-            best structures are tuned on measured times (`tilewright.tuning`).
+            ``tune``: like ``top``, on CPUs with ten schedules by default; then other structures are
+            measured (on GPUs, and with the learned scheduler on CPUs), and tile sizes, vector
+            widths and unroll factors of the best structures are tuned on measured times
+            (`tilewright.tuning`).
             ``given``: the schedule that the pipeline came with, without a search.
         estimates: missing sizes and values of the pipeline, by name:
             ``{"out": [(0, 1536), (0, 2560)], "sigma": 0.5}``. With a list of such mappings, one

@@ -1,11 +1,12 @@
 """Mode ``tune``: tune the factors of the best planned structures on measured times.
 
 The analytic scheduler decides where Funcs are computed. Its model is less reliable for tile sizes,
-vector widths, unroll factors and threads. Therefore the planned schedules are measured as in mode
-``top``; then the tuner varies the factors of the best structures. Before that, other structures
-are measured: those of the learned scheduler for CPUs (`MeasuredSearch`), and on GPUs those that are
-best by sampled constants of the model (`SampledStructures`). The best planned schedule takes part
-in the final rounds with the tuned ones: the result is never slower than that of ``top``.
+vector widths, unroll factors and threads. Therefore the planned schedules (on CPUs more than in
+mode ``top``) are measured; then the tuner varies the factors of the best structures. Before that,
+other structures are measured: those of the learned scheduler for CPUs (`MeasuredSearch`), and on
+GPUs those that are best by sampled constants of the model (`SampledStructures`). The best planned
+schedule takes part in the final rounds with the tuned ones: the result is never slower than that of
+``top``.
 """
 
 from __future__ import annotations

@@ -11,16 +11,18 @@ from tilewright.halide.schedulers.analytic.gpu.thread_loops import InnerLoop
 
 
 class Addressing(NamedTuple):
-    """Counts of a stage's accesses, except those to registers where a place is not named.
+    """Counts of a stage's accesses.
 
     Attributes:
-        loads: Loads of the definition, wherever they go.
-        bases: Addresses in global memory that differ in more than a constant offset.
+        loads: Loads of the definition, wherever the Func is stored.
+        bases: Addresses in global memory that differ in more than a constant offset along the first
+            dimension. A load and a store of one address are two.
         coordinates: Coordinates of accesses to global memory.
-        bent, indirect: Accesses, wherever they go, with a coordinate that is not affine, and with
-            one that depends on data.
-        fixed, moving: Loads in all unrolled copies whose values stay the same along the innermost
-            loop that Halide does not unroll, and those whose values change; 0 without such a loop.
+        bent, indirect: Accesses, wherever the Func is stored, with a coordinate that is not affine,
+            and with one that depends on data.
+        fixed, moving: Loads from global and shared memory, in all unrolled copies, whose values
+            stay the same along the innermost loop that Halide does not unroll, and those whose
+            values change; 0 without such a loop.
     """
 
     loads: float = 0.0

@@ -146,7 +146,7 @@ class GpuConstants:
         "fitted: ptxas 13, capability 9.0, 96 kernels of programs of benchmarks/strangers",
     )
     least_registers: int = constant(10, "registers", "chosen: the smallest kernels of ptxas 11.8")
-    # Registers that ptxas gives without a limit, by the names of `registers.RegisterTerms`.
+    # Registers that ptxas gives without a limit, by the names of `register_features.RegisterTerms`.
     ptxas_base: float = constant(2.61, "registers", FITTED_REGISTERS)
     ptxas_instructions: float = constant(
         0.629, "registers per root of an instruction", FITTED_REGISTERS
@@ -160,13 +160,15 @@ class GpuConstants:
         1.0, RATIO, "chosen: weight of the learned correction's logarithm; 0 leaves it out"
     )
     unrolled_wholly: float = constant(
-        16.0, "iterations", "fitted: of 8, 16, 32 and 64 the best in benchmarks/gpu_registers.py"
+        16.0,
+        "iterations",
+        "chosen: of 8, 16, 32 and 64 the best for the linear estimate of registers",
     )
     unrolled_partly: float = constant(4.0, "iterations", "ptxas 13: of a loop of unknown extent")
     ahead_registers: float = constant(
         10.0,
         "registers",
-        "fitted: benchmarks/gpu_registers.py; what loops use without a limit beyond what they need",
+        "chosen with the linear estimate: what loops use without a limit beyond what they need",
     )
 
     # --- time of a kernel: rates and waits ----------------------------------------------------

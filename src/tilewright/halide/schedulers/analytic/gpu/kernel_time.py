@@ -261,8 +261,7 @@ def occupancy(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> tuple
 def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLimits:
     """Return the resident blocks that each resource allows, with the estimated registers.
 
-    Threads use what ``ptxas`` gives them without a limit, up to the limit (on an H100, the estimate
-    correlates with the driver's figures with 0.89 over 1,783 kernels; Spearman).
+    Threads use what ``ptxas`` gives them without a limit, up to the limit.
     """
     threads = math.prod(kernel.block)
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None

@@ -2,13 +2,13 @@
 
 The features are the terms of the linear estimate (`RegisterTerms`), numbers of the whole kernel,
 and numbers of its stages: the sum and the maximum over stages of each. Numbers of instructions and
-accesses are per execution of the innermost body of a stage.
+accesses are per iteration of a stage's loops.
 
 | symbol | meaning | unit |
 |---|---|---|
 | `runs` | times that a thread runs the loops of a stage | count |
-| `once` | executions of the loops' innermost body, per run | count |
-| `copies` | of the body after unrolling by the compilers | count |
+| `once` | iterations of its loops of all levels, per run | count |
+| `unrolled` | copies of the body that the compilers make of a loop that Halide left | count |
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RegisterTerms(NamedTuple):
 
 
 class KernelNumbers(NamedTuple):
-    """Numbers of a whole kernel; those of `KernelWork` have its names.
+    """Numbers of a whole kernel, from `KernelWork`.
 
     Attributes:
         x, y, z: Threads of a block by dimension.
@@ -90,12 +90,12 @@ class StageNumbers(NamedTuple):
         shared_loads, shared_stores: Accesses to shared memory.
         own: Loads of the Func that the stage computes.
         patterns, shared_patterns: Access patterns in global and in shared memory.
-        once: Executions of the innermost body per run.
+        once: Iterations of its loops of all levels, per run.
         depth, innermost: Number of loops that Halide does not unroll, of more than one iteration,
             and the extent of the innermost.
         copies, steps, addresses, held, dimensions: As in `StageWork`.
         definition_loads, bases, coordinates, bent, indirect, fixed, moving: As in `Addressing`.
-        values: Values that one execution of the body adds up.
+        values: Values and terms that one execution of the body computes: `copies` times `steps`.
         ahead: Loads in the body after unrolling by the compilers.
         ahead_few, ahead_many: Loads of `moving` in as many iterations of the innermost loop as the
             compilers unroll of a long and of a short one.
@@ -156,13 +156,13 @@ def register_terms(kernel: KernelWork, c: GpuConstants) -> RegisterTerms:
     """Return the terms of the linear estimate."""
     instructions = values = loads = 0.0
     for stage in kernel.stages:
-        copies = _copies(stage, c)
+        unrolled = _unrolled(stage, c)
         each = _executions(stage)
         accesses = sum(access.count for access in stage.accesses)
         own = (a.count for a in stage.accesses if a.place == "memory" and not a.store)
-        instructions += (stage.plain + stage.special + accesses) / each * copies
-        values += stage.copies * min(copies, c.unrolled_partly)
-        loads = max(loads, sum(own) / each * copies)
+        instructions += (stage.plain + stage.special + accesses) / each * unrolled
+        values += stage.copies * min(unrolled, c.unrolled_partly)
+        loads = max(loads, sum(own) / each * unrolled)
     return RegisterTerms(
         math.sqrt(instructions),
         math.sqrt(kernel.registers),
@@ -174,7 +174,7 @@ def register_terms(kernel: KernelWork, c: GpuConstants) -> RegisterTerms:
 
 
 def _executions(stage: StageWork) -> float:
-    """Return how often a thread executes the innermost body."""
+    """Return how often a thread executes the body of a stage."""
     return max(stage.runs, stage.iterations, 1.0)
 
 
@@ -182,7 +182,7 @@ def _once(stage: StageWork) -> float:
     return max(stage.iterations / max(stage.runs, 1.0), 1.0)
 
 
-def _copies(stage: StageWork, c: GpuConstants) -> float:
+def _unrolled(stage: StageWork, c: GpuConstants) -> float:
     """Return how many iterations of its loops the compilers unroll together."""
     once = _once(stage)
     return once if once <= c.unrolled_wholly else c.unrolled_partly
@@ -236,7 +236,7 @@ def _stage_numbers(stage: StageWork, c: GpuConstants) -> StageNumbers:
         float(stage.dimensions),
         *stage.addressing,
         stage.copies * stage.steps,
-        (loads + shared_loads) * _copies(stage, c),
+        (loads + shared_loads) * _unrolled(stage, c),
         moving * min(innermost, c.unrolled_partly),
         moving * min(innermost, c.unrolled_wholly),
         float(stage.member),

@@ -30,7 +30,7 @@ from tilewright.halide.schedulers.boosted_trees import BoostedTrees
 
 SCHEMA = 1
 FILE = "registers.json"
-# Least linear estimate that is corrected, in registers (chosen: the smallest kernels of ptxas).
+# Least linear estimate, in registers (chosen: keeps its logarithm finite; few kernels take less).
 LEAST = 8.0
 
 
