@@ -342,20 +342,28 @@ def fitted(rows: list[list[Any]]) -> tuple[Any, Any]:
     return c, BoostedTrees.of(list(trees.estimators_[:, 0]), RATE, DEPTH)
 
 
-def held_out(rows: list[list[Any]]) -> tuple[Any, Any]:
-    """Estimates by models fitted to other programs: with the correction, and linear ones."""
+def estimates(known: list[list[Any]], rows: list[list[Any]]) -> tuple[Any, Any]:
+    """Estimates for `rows` by a model fitted to `known`: with the correction, and linear ones."""
     import numpy as np
 
     from tilewright.halide.schedulers.analytic.gpu.registers import inputs
 
-    features, real = table(rows)
+    c, trees = fitted(known)
+    given = inputs(table(rows)[0], c)
+    return given[:, -1] * np.exp(trees(given)), given[:, -1]
+
+
+def held_out(rows: list[list[Any]]) -> tuple[Any, Any]:
+    """`estimates` for every row by a model fitted to other programs."""
+    import numpy as np
+
     fold = np.array([zlib.crc32(row[0].encode()) % FOLDS for row in rows])
-    found, linear = np.zeros(len(real)), np.zeros(len(real))
+    found, linear = np.zeros(len(rows)), np.zeros(len(rows))
     for at in range(FOLDS):
-        c, trees = fitted([row for row, own in zip(rows, fold, strict=True) if own != at])
-        given = inputs(features[fold == at], c)
-        linear[fold == at] = given[:, -1]
-        found[fold == at] = given[:, -1] * np.exp(trees(given))
+        own = [row for row, of in zip(rows, fold, strict=True) if of == at]
+        others = [row for row, of in zip(rows, fold, strict=True) if of != at]
+        if own:
+            found[fold == at], linear[fold == at] = estimates(others, own)
     return found, linear
 
 
@@ -370,18 +378,6 @@ def agreement(estimate: Any, real: Any, suffix: str = "") -> Data:
         f"registers_spearman{suffix}": float(spearmanr(estimate, real)[0]),
         f"over64_auc{suffix}": float(above / pairs) if pairs else None,
     }
-
-
-def late(rows: list[list[Any]], programs: Sequence[str]) -> tuple[Any, Any]:
-    """Estimates for the kernels of some programs by a model fitted to the others, and registers."""
-    import numpy as np
-
-    from tilewright.halide.schedulers.analytic.gpu.registers import inputs
-
-    c, trees = fitted([row for row in rows if row[0] not in programs])
-    features, real = table([row for row in rows if row[0] in programs])
-    given = inputs(features, c)
-    return given[:, -1] * np.exp(trees(given)), real
 
 
 def summary(rows: list[list[Any]], unknown: Sequence[str]) -> Data:
@@ -400,6 +396,11 @@ def summary(rows: list[list[Any]], unknown: Sequence[str]) -> Data:
     needed = np.where(ahead, unseen - c.ahead_registers, of["needed"])
     spills = of["spill"] > 0
     constants = fitted(rows)[0]
+    late = [row for row in rows if row[0] in unknown]
+    last: Data = {}
+    if late:
+        estimate, _ = estimates([row for row in rows if row[0] not in unknown], late)
+        last = agreement(estimate, table(late)[1], "_held_out")
     return {
         "kernels": len(rows),
         "pipelines": len(set(of["program"])),
@@ -409,8 +410,8 @@ def summary(rows: list[list[Any]], unknown: Sequence[str]) -> Data:
         **agreement(unseen, real),
         **agreement(unseen[random], real[random], "_random"),
         **agreement(unseen[~random], real[~random], "_named"),
-        "kernels_held_out": sum(row[0] in unknown for row in rows),
-        **(agreement(*late(rows, unknown), "_held_out") if unknown else {}),
+        "kernels_held_out": len(late),
+        **last,
         **agreement(linear, real, "_linear"),
         **agreement(of["needed"], real, "_before"),
         "flagged": int((needed > most).sum()),

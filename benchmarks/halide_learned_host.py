@@ -3,10 +3,9 @@
 For every program, the cost model is fitted to the labels of all other pipelines
 (``halide_model``), so that nothing of the program is in it. Both schedulers, the learned one and
 the analytic one, plan `K` schedules (mode ``top``) and those of mode ``tune``, measure them, and
-then as many others as `--evaluations` says. What they found takes part in the same interleaved
-rounds with schedules of Halide's autoschedulers and with the one by hand, where it makes choices
-of one of Halide's own applications. Ratios are of times in these rounds, above 1 where ours is
-faster.
+then `--evaluations` others. What they found takes part in the same interleaved rounds with
+schedules of Halide's autoschedulers and with the one by hand, where it makes the choices of one of
+Halide's own applications. Ratios are of times in these rounds, above 1 where ours is faster.
 
 - ``oneshot``: the learned model's best schedule, unmeasured;
 - ``top``: the fastest of the `K` that the learned scheduler planned, when measured;
