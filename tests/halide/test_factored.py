@@ -13,7 +13,7 @@ from schedule_cases import all_cases, complete, nest, place, split
 from scheduled_pipelines import UNBOUNDED, imported, lowered, reference, run, with_image
 
 from tilewright.halide.emit.apply import apply
-from tilewright.halide.emit.printing import to_python
+from tilewright.halide.emit.printing import to_cpp, to_python
 from tilewright.halide.ir.algorithm import Call, Const, Op, Variable
 from tilewright.halide.ir.associativity import combiner
 from tilewright.halide.ir.clones import clone_problems, clones_of, halide_names, with_clones
@@ -127,12 +127,14 @@ def factorings(draw, base, most=3):
         definition = extended.by_name[names[func]]
         stage = definition.stages[1]
         loops = [loop.name for loop in original_loops(definition, stage) if loop.reduction]
+        if not loops:  # the partial results of the whole domain are split already
+            break
         splits = []
         for loop in tuple(loops):
             if draw(st.booleans()):
                 splits.append(split(loop, draw(st.integers(1, 5))))
                 loops[loops.index(loop) : loops.index(loop) + 1] = [f"{loop}i", f"{loop}o"]
-        kept = draw(st.lists(st.sampled_from(loops), unique=True, min_size=1))
+        kept = draw(st.lists(st.sampled_from(loops), unique=True))
         entry = Factored(func, 1, tuple(kept), tuple(splits))
         if not list(clone_problems(base, (*made, entry))):
             made = (*made, entry)
@@ -265,6 +267,26 @@ def test_json_has_split_reductions_before_copies():
         from_data(data, base)
 
 
+def test_partial_results_of_the_whole_domain_have_no_loops():
+    base = algorithm()
+    entry = Factored(place(base, "total"), 1, ())
+    extended = with_clones(base, (entry,))
+    (name,) = extended.partials
+    total = extended.by_name[base.funcs[entry.func].name]
+    partial = extended.by_name[name]
+    assert partial.args == total.args
+    domain = base.by_name[total.name].stages[1].rvars
+    assert [r.extent for r in partial.stages[1].rvars] == [r.extent for r in domain]
+    assert total.stages[1].rvars == ()
+    schedule = complete(base, "host", [], (entry,))
+    assert ".rfactor([])" in to_python(schedule, base)
+    assert ".rfactor({})" in to_cpp(schedule, base)
+    assert from_json(to_json(schedule), base) == schedule
+    # Nothing is left to split again.
+    again = (entry, replace(entry))
+    assert any("keep one" in reason for _, reason in clone_problems(base, again))
+
+
 def test_halides_names_are_mapped_to_ours():
     base = algorithm()
     count = len(base.funcs)
@@ -282,7 +304,6 @@ REFUSED = {
     "'r7' is not a loop of its reduction": lambda e: replace(e, splits=(split("r7", 4),)),
     "'v0' is not a loop of its reduction": lambda e: replace(e, rvars=("v0",)),
     "'v0' is not a loop": lambda e: replace(e, splits=(*e.splits, split("v0", 4))),
-    "at least one": lambda e: replace(e, rvars=()),
     "each loop that becomes a dimension once": lambda e: replace(e, rvars=("r1", "r1")),
     "keep one": lambda e: replace(e, rvars=("r0i", "r0o", "r1")),
 }

@@ -1,5 +1,7 @@
 """Reductions whose innermost loop runs in vectors."""
 
+from dataclasses import replace
+
 import halide as hl
 import pytest
 from patience import PATIENT
@@ -97,6 +99,22 @@ def test_step_cycles_of_sums_in_memory():
     assert cycles == pytest.approx((19.82 - 0.12 - 0.2 + 1.2 + 2.0) / 16)
 
 
+def test_additions_in_parallel_loops_are_atomic():
+    plain = step_cycles(ROWS, "r", "i", 2, 16, 8, MODEL, first, False)
+    atomic = step_cycles(ROWS, "r", "i", 2, 16, 8, MODEL, first, False, alone=True)
+    assert (atomic - plain) * 16 == pytest.approx(2 * MODEL.constants.atomic_cycles)
+    rows = Block(row=1, rows=2, steps=16)
+    several = replace(MODEL, machine=replace(MODEL.machine, cores=2))
+    alone = replace(MODEL, machine=replace(MODEL.machine, cores=1))
+    nested = block_cycles(ROWS, {1: "i"}, rows, several, first, True)
+    assert block_cycles(ROWS, {1: "i"}, rows, several, first) > nested + atomic - plain
+    serial = block_cycles(ROWS, {1: "i"}, rows, alone, first)
+    assert serial == pytest.approx(plain)
+    # A single result has no parallel loop.
+    one = block_cycles(VECTORS, {}, Block(steps=16), several, first)
+    assert one == pytest.approx(block_cycles(VECTORS, {}, Block(steps=16), alone, first))
+
+
 def test_step_cycles_of_sums_that_spill():
     # 9 sums and an operand and product of two vectors want 13 of the 12 free registers: 2.0.
     spilled = step_cycles(ROWS, "r", "i", 9, 16, 8, MODEL, first, True)
@@ -175,6 +193,16 @@ def conditional(f, r, image):
     f[X] += image[r, X]
 
 
+def conditional_elsewhere(f, r, image):
+    r.where(image[0, X] > 0.5)
+    f[X] += image[r, X]
+
+
+def conditional_on_itself(f, r, image):
+    r.where(f[X] > 0.5)
+    f[X] += image[r, X]
+
+
 def own_value(f, r, image):
     f[X] += f[X] * image[r, X]
 
@@ -212,6 +240,8 @@ def pure(f, r, image):
         (difference, False),
         (multiply, False),
         (conditional, False),
+        (conditional_elsewhere, True),
+        (conditional_on_itself, False),
         (own_value, False),
         (scan, False),
         (strict, False),

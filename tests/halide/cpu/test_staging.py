@@ -6,6 +6,7 @@ from patience import PATIENT
 
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.schedule import Clone, Factored
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.any_size import any_size
@@ -59,16 +60,29 @@ def test_a_reduction_read_by_a_stencil_accumulates_in_a_wrapper():
     assert entries[place["responses"] + 1].compute.kind != "inline"
 
 
-@pytest.mark.parametrize("readers", ["point", "none"])
-def test_outputs_and_funcs_taken_by_a_reader_are_not_wrapped(readers):
-    _, schedule = scheduled(filtered(readers=readers))
+def test_a_reduction_taken_by_a_reader_is_not_wrapped():
+    _, schedule = scheduled(filtered(readers="point"))
     assert schedule.clones == ()
 
 
+def test_an_output_accumulates_in_a_wrapper_of_its_partial_results():
+    algorithm, schedule = scheduled(filtered(readers="none"))
+    place = algorithm.order[algorithm.outputs[0]]
+    whole, wrapper = schedule.clones
+    assert whole == Factored(place, 1, ())  # one partial result per result
+    assert wrapper == Clone(len(algorithm.funcs), (place,), wrapper=True)
+    entries = {entry.func: entry for entry in schedule.funcs}
+    # The partial results come first, then their wrapper, then the output.
+    level = entries[place].compute
+    assert (level.kind, level.func) == ("at", place + 1)
+
+
+@pytest.mark.parametrize("readers", ["stencil", "none"])
 @pytest.mark.parametrize("guarded", [False, True])
-def test_a_wrapped_reduction_gives_the_right_answer(guarded):
+def test_a_wrapped_reduction_gives_the_right_answer(readers, guarded):
     # Neither extent is a multiple of a block.
-    algorithm, schedule = scheduled(filtered(width=75, height=13))
+    height = 13 if readers == "stencil" else 93
+    algorithm, schedule = scheduled(filtered(width=75, height=height, readers=readers))
     assert schedule.clones
     if guarded:
         schedule = any_size(schedule, algorithm)

@@ -14,12 +14,19 @@ from tilewright.halide.ir.json import to_json
 from tilewright.halide.ir.renumbering import number_of, with_added
 from tilewright.halide.ir.schedule import Clone, Factored, Level, ScheduleError, Split
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu import scheduler
 from tilewright.halide.schedulers.learned import moves, sampling
 from tilewright.halide.schedulers.learned.partial_results import Factor
 from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.task import make_task
 
 SPLIT = Split("r0", "r0o", "r0i", 16, "guard_with_if")
+
+
+@pytest.fixture(autouse=True)
+def unsplit_seeds(monkeypatch):
+    """Let the analytic scheduler, where the moves start, split nothing itself."""
+    monkeypatch.setattr(scheduler, "with_partial_results", lambda *given: ())
 
 
 def splits(made):
@@ -65,6 +72,17 @@ def test_all_splits_are_legal_and_leave_the_schedule_as_it_is(kind):
 def test_positions_of_extremes_and_histograms_are_not_split_into_lanes(kind):
     _, _, found = splits(reductions.pipeline(kind))
     assert {(move.lanes, move.vectors) for move in found} == {(1, 1)}
+
+
+@pytest.mark.parametrize("kind", reductions.KINDS)
+def test_additions_to_places_that_depend_on_data_are_not_vectorised(kind):
+    """Halide takes such vectors apart, into atomic additions: 14 times as long in one histogram."""
+    made = reductions.pipeline(kind)
+    naive = sampling.seeds(made, 1)[-1]
+    possible = moves.possible_moves(naive, sampling.scene_of(made, naive))
+    mappings = {move.mapping for move in possible if isinstance(move, moves.Steps)}
+    one_by_one = kind in ("histogram", "position")
+    assert mappings == ({"unrolled"} if one_by_one else {"unrolled", "vectorized"})
 
 
 @pytest.mark.parametrize("kind", ["total", "dot", "rows"])

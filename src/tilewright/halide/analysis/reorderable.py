@@ -12,12 +12,16 @@ OPERATORS = frozenset({"add", "min", "max"})
 def is_reorderable(stage: Stage) -> bool:
     """Return whether a stage is ``f(x) = f(x) + ...``, or the same with a minimum or maximum.
 
-    Each value of a Tuple must have this form. The other operands must not read ``f``, and the
-    update must be unconditional. Updates of strict floats are not reorderable.
+    Each value of a Tuple must have this form. The other operands must not read ``f``, and
+    conditions of the update must hold for all iterations of its innermost reduction loop, or for
+    none. Updates of strict floats are not reorderable.
     """
-    if stage.predicates or not stage.rvars:
+    if not stage.rvars:
         return False
-    if any(_reads_itself(stage, arg) for arg in stage.args):
+    if any(_reads_itself(stage, arg) for arg in (*stage.args, *stage.predicates)):
+        return False
+    run = next(loop.name for loop in stage.loops if loop.kind != "pure")
+    if any(isinstance(node, Variable) and node.name == run for node in walk(*stage.predicates)):
         return False
     return all(_combines(value, place, stage) for place, value in enumerate(stage.values))
 

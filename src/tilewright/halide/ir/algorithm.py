@@ -307,6 +307,12 @@ class Algorithm:
     original: Algorithm | None = field(default=None, repr=False)
 
     @cached_property
+    def sliced(self) -> frozenset[str]:
+        """The partial results that have dimensions for loops: Halide clamps what these read."""
+        named = zip(self.partials, self.factored, strict=True)
+        return frozenset(name for name, entry in named if entry.rvars)
+
+    @cached_property
     def symbols(self) -> dict[str, int | float]:
         """Estimated values of the variables of kind ``param`` that expressions use.
 

@@ -153,8 +153,8 @@ def _loop_problem(func: Func, stage: Stage, entry: Factored) -> str:
     for name in entry.rvars:
         if name not in left:
             return f"{name!r} is not a loop of its reduction"
-    if not entry.rvars or len(set(entry.rvars)) != len(entry.rvars):
-        return "list each loop that becomes a dimension once, and at least one"
+    if len(set(entry.rvars)) != len(entry.rvars):
+        return "list each loop that becomes a dimension once"
     if left <= set(entry.rvars):
         return "every loop of its reduction would become a dimension; keep one, or split one"
     return ""

@@ -374,10 +374,13 @@ class Factored:
                            f = 0
                            for ri in 0..8: f += p[ri]
 
-    The new Func's dimensions are those of `func`, then one per loop of `rvars`, in the order of the
-    loops in the nest, innermost first; it comes directly before `func`. Floats are added in another
-    order. `func` is a position in the algorithm without clones, which has n Funcs; the new Func of
-    entry number i of `Schedule.clones` has position n + i there. `func` may be such a position.
+    Without `rvars`, there is one partial result per result, of the whole domain, and the update
+    combines it with the initial value. A wrapper can keep it in registers, also if `func` is an
+    output. The new Func's dimensions are those of `func`, then one per loop of `rvars`, in the
+    order of the loops in the nest, innermost first; it comes directly before `func`. Floats are
+    added in another order. `func` is a position in the algorithm without clones, which has n Funcs;
+    the new Func of entry number i of `Schedule.clones` has position n + i there. `func` may be such
+    a position.
     """
 
     func: int

@@ -29,7 +29,7 @@ import numpy as np
 
 from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.paths import Node, find_paths
-from tilewright.halide.ir.algorithm import Algorithm, Func, walk
+from tilewright.halide.ir.algorithm import Algorithm, Call, Func, walk
 from tilewright.halide.ir.loops import origin, part_of
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import (
@@ -402,8 +402,12 @@ def _steps(i: int, func: Func, stage: int, nest: StageSchedule) -> Iterator[Move
     runs = [loop for loop in nest.loops if _reduces(loop.name)]
     if not runs or runs[0].mapping != "serial" or not runs[0].name[1:].isdigit():
         return
-    vector = is_associative(func.stages[stage]) and not any(
-        loop.mapping == "vectorized" for loop in nest.loops
+    # Vectors that add to places that depend on data are taken apart, in parallel loops into
+    # atomic additions.
+    vector = (
+        is_associative(func.stages[stage])
+        and not any(isinstance(node, Call) for node in walk(*func.stages[stage].args))
+        and not any(loop.mapping == "vectorized" for loop in nest.loops)
     )
     for count in STEPS:
         yield Steps(i, stage, count, "unrolled")

@@ -96,8 +96,10 @@ def plan_learned(
     states = beam.run([*starts, naive(task)])
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
     present = beam.costed(exact_size(analytic[0].schedule))
-    copied = copies_in(analytic[0].schedule, task.algorithm)
-    comparable = [s for s in states if copied <= copies_in(s.schedule, task.algorithm)]
+    copied = copies_in(analytic[0].schedule, task.algorithm, at_root=True)
+    comparable = [
+        s for s in states if copied <= copies_in(s.schedule, task.algorithm, at_root=True)
+    ]
     best = comparable[0] if comparable else None
     states = _ranked(states, present, comparable, beam.model)
     chosen = Chosen(task.algorithm)

@@ -248,6 +248,11 @@ class CpuConstants:
         "cycles per halving, value and step",
         "measured: 384 x 384 sums of 384 floats, steps of 16 to 384",
     )
+    atomic_cycles: float = constant(
+        18.0,
+        "cycles per value and step",
+        "Fog, Instruction tables (2022): latency of lock cmpxchg on Skylake and Zen 2 to 4",
+    )
     neighbour_cycles: float = constant(
         2.0, "cycles per value and step", "measured on the same sums: rows adjacent in memory"
     )
@@ -361,6 +366,11 @@ class CpuSearch(UnknownSizes):
         1.1, RATIO, "chosen: the two predictions of a schedule usually agree within 5%"
     )
     clear_gain: float = constant(0.97, RATIO, "chosen: smaller gains are within the model's error")
+    partial_gain: float = constant(
+        0.95,
+        RATIO,
+        "chosen: partial results of a 7 x 7 convolution, predicted to take 0.956, take 1.02",
+    )
     most_siblings: int = constant(6, COUNT, "chosen: the products of three derivatives")
     least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
     member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")

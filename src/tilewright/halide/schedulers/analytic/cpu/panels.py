@@ -31,6 +31,7 @@ from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load
 from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Variable
+from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.loops import part_of, pure_loop
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import (
@@ -176,15 +177,22 @@ def copied_input(func: Func) -> str | None:
     return value.name if names == func.args else None
 
 
-def copies_in(schedule: Schedule, algorithm: Algorithm) -> set[int]:
-    """Return the Funcs that are computed in a loop only to copy an input to other places."""
-    return {
-        entry.func
-        for entry in schedule.funcs
-        if entry.compute.kind == "at"
-        and entry.func < len(algorithm.funcs)
-        and copied_input(algorithm.funcs[entry.func]) is not None
-    }
+def copies_in(
+    schedule: Schedule, algorithm: Algorithm, at_root: bool = False
+) -> frozenset[tuple[str, str]]:
+    """Return the Funcs that are computed only to copy an input to other places.
+
+    A Func is named together with the kind of the level at which it is computed: ``at`` a loop; with
+    `at_root` also ``root``.
+    """
+    kinds = ("at", "root") if at_root else ("at",)
+    funcs = with_clones(algorithm, schedule.clones).funcs
+    found = ((funcs[entry.func], entry.compute.kind) for entry in schedule.funcs)
+    return frozenset(
+        (func.name, kind)
+        for func, kind in found
+        if kind in kinds and copied_input(func) is not None
+    )
 
 
 def _worth(

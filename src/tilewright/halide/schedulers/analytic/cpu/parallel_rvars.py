@@ -52,13 +52,13 @@ def parallel_rvar(
                 extent = extents[node.name]
                 task = max(1, math.ceil(extent / (SEARCH.tasks_per_core * model.cores)))
                 cycles = float(costs.stage_cycles(name, index, extents, ()))
-                if extent < model.cores or not _pays(cycles, extent / task, costs):
+                if extent < model.cores or not pays(cycles, extent / task, costs):
                     return None
                 return reduction_loop(place[node.name]), task
     return None
 
 
-def _pays(cycles: float, tasks: float, costs: CpuCosts) -> bool:
+def pays(cycles: float, tasks: float, costs: CpuCosts) -> bool:
     """Return whether `cycles` on one core exceed the time on all cores, with start-up."""
     c, cores = costs.model.constants, costs.model.cores
     started = c.region_cycles + tasks * c.task_cycles / cores

@@ -136,12 +136,15 @@ def step_cycles(
     innermost: Innermost,
     in_registers: bool,
     neighbours: bool = False,
+    alone: bool = False,
 ) -> float:
     """Return cycles of a block of `rows` reductions per iteration of the reduction loops.
 
     `row` is the loop over the rows. With `neighbours`, their results are adjacent in memory and
     LLVM combines them in a vector. With `in_registers`, accumulators stay in registers between
-    steps; otherwise each step loads and stores them.
+    steps; otherwise each step loads and stores them. If the reduction is `alone`, in no block of a
+    reader, and has several results, its own loops may be parallel: Halide then makes each addition
+    of a folded value atomic.
     """
     c = model.constants
     vectors = steps / lanes
@@ -150,6 +153,8 @@ def step_cycles(
         return rows if row in loops else 1
 
     fold = c.fold_cycles * math.log2(lanes) + c.neighbour_cycles * (neighbours and rows > 1)
+    if alone and model.cores > 1 and any(loop.kind == "pure" for loop in summary.loops):
+        fold += c.atomic_cycles
     cycles = fold * rows * len(summary.types)
     for op in summary.vector_ops:
         if run in op.loops:

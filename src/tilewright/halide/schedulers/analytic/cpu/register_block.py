@@ -143,11 +143,10 @@ def _cycles(
     c = model.constants
     run = run_of(summary, innermost) if block.steps > 1 and block.vector is None else None
     if run is not None:
-        row = None if block.row is None else loops.get(block.row)
         return step_cycles(
             summary,
             run,
-            row,
+            None if block.row is None else loops.get(block.row),
             block.rows,
             block.steps,
             min(natural_lanes(summary, model), block.steps),
@@ -155,6 +154,7 @@ def _cycles(
             innermost,
             nested or block.rows == 1,
             block.row == innermost(summary.func),
+            not nested,
         )
     kernel = _Kernel(
         summary,

@@ -47,7 +47,7 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
             continue
         if moduli_of(base, func.name):
             continue
-        if not only_reduces(base, func) or not _gains(base, model, func.name):
+        if not only_reduces(base, func) or not gains_in_registers(base, model, func.name):
             continue
         readers = tuple(algorithm.order[name] for name in algorithm.consumers[func.name])
         wrapper = Clone(algorithm.order[func.name], readers, wrapper=True)
@@ -56,7 +56,7 @@ def staged_reductions(base: Analysis, model: CpuModel) -> tuple[Clone, ...]:
     return tuple(wrappers)
 
 
-def _gains(base: Analysis, model: CpuModel, name: str) -> bool:
+def gains_in_registers(base: Analysis, model: CpuModel, name: str) -> bool:
     """Return whether the last update of a Func takes fewer cycles per point with a wrapper."""
 
     def per_point(nested: Mapping[str, NestedReduction]) -> float:

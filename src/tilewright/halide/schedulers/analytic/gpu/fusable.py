@@ -44,7 +44,7 @@ def _bounded(analysis: Analysis, name: str, stage: Stage) -> bool:
 
 def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
     """Return why `member` cannot be computed in the blocks of its `reader`; empty if it can."""
-    if reader in analysis.view.algorithm.partials:
+    if reader in analysis.view.algorithm.sliced:
         # Halide clamps the coordinates to the reduction's domain, so regions vary between blocks.
         return f"{reader} reads {member} at coordinates that are clamped"
     for stage in analysis.view.stages(reader):

@@ -36,6 +36,7 @@ from tilewright.halide.schedulers.analytic.gpu.splitting import (
     SHAPES,
     idle_reductions,
     split_reductions,
+    whole_outputs,
 )
 from tilewright.halide.schedulers.analytic.gpu.time_search import TimedSchedule, TimeSearch
 from tilewright.halide.schedulers.analytic.gpu.wrapping import (
@@ -193,7 +194,10 @@ def _searched(searches: _GroupingSearches, first: Options) -> _Found | None:
     pool = [(best, search)]
     large = search.large(best)
     for extended in chain(
-        _wrapped(searches, large), _windows(searches, large), _split(searches, large)
+        _wrapped(searches, large),
+        _whole(searches, large),
+        _windows(searches, large),
+        _split(searches, large),
     ):
         rivals = _rivals(extended, first, search)
         pool += rivals
@@ -253,6 +257,20 @@ def _wrapped(
     wrappers = wrapped_reductions(base, in_memory)
     if wrappers and not algorithm.copies:
         yield _extended(searches, wrappers)
+
+
+def _whole(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
+    """Yield searches in which the outputs of `large` groups accumulate in registers, if any.
+
+    Pipelines that have clones already, and those with many Funcs, are left as they are.
+    """
+    algorithm = searches.base.view.algorithm
+    if len(algorithm.funcs) > SEARCH.most_funcs_split or algorithm.original is not None:
+        return
+    names = sorted({name for each in large for name in each.group.members})
+    added = whole_outputs(searches.base, names)
+    if added:
+        yield _extended(searches, added)
 
 
 def _windows(

@@ -28,6 +28,11 @@ from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.clones import Added, clone_problems
 from tilewright.halide.ir.schedule import Clone, Factored, Split
 from tilewright.halide.schedulers.analytic.gpu.kernel import FusedKernel, iterations
+from tilewright.halide.schedulers.analytic.reduction_parts import (
+    Parts,
+    contiguous_parts,
+    guarded_split,
+)
 
 # Numbers of partial results per output, per step of a reduction (chosen): at most 1024 terms for
 # atomic additions of the last step, 64 per thread and step otherwise; more threads for large GPUs.
@@ -73,6 +78,27 @@ def split_reductions(
     return added if not list(clone_problems(algorithm, added)) else ()
 
 
+def whole_outputs(base: Analysis, names: Iterable[str]) -> tuple[Added, ...]:
+    """Return the entries with which outputs that are reductions accumulate in registers.
+
+    Halide wraps no output. The partial results of its whole domain, one per result, can be wrapped
+    (see `wrapping`); the output adds them to the initial values. `base` analyses an algorithm
+    without added Funcs.
+    """
+    algorithm = base.view.algorithm
+    entries: list[Factored] = []
+    for name in sorted(set(names) & set(algorithm.outputs), key=algorithm.order.__getitem__):
+        func = algorithm.by_name[name]
+        if name in base.regions and only_reduces(base, func):
+            place = algorithm.order[name]
+            made = [Factored(place, stage.index, ()) for stage in func.stages[1:]]
+            entries += [] if list(clone_problems(algorithm, (*entries, *made))) else made
+    first = len(algorithm.funcs)
+    wrappers = [Clone(first + i, (entry.func,), wrapper=True) for i, entry in enumerate(entries)]
+    added: tuple[Added, ...] = (*entries, *wrappers)
+    return added if not list(clone_problems(algorithm, added)) else ()
+
+
 def idle_reductions(base: Analysis, names: Iterable[str], most: float) -> tuple[str, ...]:
     """Return the reductions with fewer than `most` parallel points, which leave a GPU idle."""
     found = []
@@ -100,7 +126,7 @@ def _steps(
     extents = [int(iterations(env[rvar.name])) for rvar in stage.rvars]
     made: list[Factored] = []
     for number in shape:
-        split = _outer if operator.ordered else _inner
+        split = contiguous_parts if operator.ordered else _inner
         step = split(extents, number)
         if step is None:
             break
@@ -109,10 +135,7 @@ def _steps(
     return made
 
 
-Step = tuple[tuple[Split, ...], tuple[str, ...], list[int]]
-
-
-def _inner(extents: Sequence[int], number: int) -> Step | None:
+def _inner(extents: Sequence[int], number: int) -> Parts | None:
     """Return the splits of loops into about `number` interleaved parts, and the parts' extents.
 
     `extents` are those of the reduction's loops, innermost first. None if there are too few steps.
@@ -130,42 +153,15 @@ def _inner(extents: Sequence[int], number: int) -> Step | None:
             left.append(extent)
             number = number // extent
         elif number <= _THREADS:
-            splits.append(_split(f"r{i}", number))
+            splits.append(guarded_split(f"r{i}", number))
             kept.append(f"r{i}i")
             left.append(number)
             number = 1
         else:
             blocks = number // _THREADS
             chunk = -(-extent // (blocks * _THREADS)) * _THREADS
-            splits += [_split(f"r{i}", chunk), _split(f"r{i}i", _THREADS)]
+            splits += [guarded_split(f"r{i}", chunk), guarded_split(f"r{i}i", _THREADS)]
             kept += [f"r{i}ii", f"r{i}o"]
             left += [_THREADS, -(-extent // chunk)]
             number = 1
     return tuple(splits), tuple(kept), left
-
-
-def _outer(extents: Sequence[int], number: int) -> Step | None:
-    """Return the splits of loops into about `number` contiguous parts, as `_inner` does."""
-    if math.prod(extents) < 2 * number:
-        return None
-    splits: list[Split] = []
-    kept: list[str] = []
-    left: list[int] = []
-    for i in reversed(range(len(extents))):
-        if number <= 1:
-            break
-        if extents[i] <= number:
-            kept.insert(0, f"r{i}")
-            left.insert(0, extents[i])
-            number = number // extents[i]
-        else:
-            factor = -(-extents[i] // number)
-            splits.append(_split(f"r{i}", factor))
-            kept.insert(0, f"r{i}o")
-            left.insert(0, -(-extents[i] // factor))
-            number = 1
-    return tuple(splits), tuple(kept), left
-
-
-def _split(loop: str, factor: int) -> Split:
-    return Split(loop, f"{loop}o", f"{loop}i", factor, "guard_with_if")

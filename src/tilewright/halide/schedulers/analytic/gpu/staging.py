@@ -69,7 +69,7 @@ def staged_operands(analysis: Analysis, plan: KernelPlan) -> tuple[Staged, ...]:
     view = analysis.view
     found = []
     for reader in plan.nested:
-        if reader in view.algorithm.partials:
+        if reader in view.algorithm.sliced:
             continue  # Halide clamps what it reads, so the number of copies is not constant.
         for name in view.algorithm.producers[reader]:
             if name in view.inlined and _gives_image(view.algorithm.by_name[name]):

@@ -1,0 +1,180 @@
+"""Reductions with few results that run on all cores, in parts."""
+
+import math
+from dataclasses import replace
+
+import halide as hl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from patience import PATIENT
+
+from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Clone, Factored
+from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.analytic.reduction_parts import contiguous_parts
+from tilewright.halide.schedulers.any_size import any_size
+from tilewright.machines import CpuMachine
+from tilewright.measure import Timing
+
+MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, ())
+ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
+x, y, c = hl.vars("x y c")
+
+
+def reduced(kind, width=1000, height=700):
+    """A reduction of an image to few values, read by another stage except as `output`."""
+    image = hl.ImageParam(hl.UInt(8), 3, "image")
+    r = hl.RDom([(0, width), (0, height)], "r")
+    result, out = hl.Func("result"), hl.Func("out")
+    pixel = image[r.x, r.y, c]
+    if kind == "histogram":
+        result[x, c] = 0
+        result[hl.i32(pixel), c] += 1
+        out[x, c] = result[x, c] * 2
+    elif kind == "position":
+        pixel, best = image[r.x, r.y, 0], result
+        best[()] = (hl.u8(0), 0)
+        place = r.x + r.y * width
+        later = best[()]
+        best[()] = (hl.max(later[0], pixel), hl.select(later[0] > pixel, later[1], place))
+        out[x] = best[()][1] + x
+    else:
+        if kind == "where":
+            r.where(r.x <= r.y)
+        result[c] = hl.f32(0.0)
+        result[c] += hl.f32(pixel)
+        out[c] = result[c] / (width * height)
+    image.set_estimates([(0, width), (0, height), (0, 3)])
+    last = result if kind == "output" else out
+    bins = {"histogram": 256, "position": 8}
+    last.set_estimates([(0, bins.get(kind, 3)), (0, 3)][: last.dimensions()])
+    return load(hl.Pipeline(last))
+
+
+def scheduled(algorithm, machine=MACHINE):
+    return schedule_cpu(algorithm, machine)[0].schedule
+
+
+def split_in(algorithm):
+    return [entry for entry in scheduled(algorithm).clones if isinstance(entry, Factored)]
+
+
+@pytest.mark.parametrize("kind", ["mean", "output", "histogram", "position"])
+def test_parts_run_on_all_cores(kind):
+    algorithm = reduced(kind)
+    schedule = scheduled(algorithm)
+    (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
+    # Parts are runs of rows.
+    (split,) = entry.splits
+    assert (split.old, entry.rvars) == ("r1", ("r1o",))
+    parts = 700 / split.factor
+    assert parts == int(parts)
+    assert parts >= MACHINE.cores
+    extended = with_clones(algorithm, schedule.clones)
+    (name,) = extended.partials
+    wrappers = [copy.name for copy in extended.copies if copy.wrapper]
+    # A histogram's places depend on data: registers cannot hold them.
+    assert len(wrappers) == (kind != "histogram")
+    outer = extended.order[wrappers[0] if wrappers else name]
+    (nests,) = (each.stages for each in schedule.funcs if each.func == outer)
+    assert nests[-1].loops[-1].mapping == "parallel"
+
+
+def test_parts_of_other_lengths_have_conditions():
+    # 701 is a prime number: no number of parts divides it.
+    algorithm = reduced("mean", height=701)
+    schedule = scheduled(algorithm)
+    (partial,) = with_clones(algorithm, schedule.clones).partials
+    func = with_clones(algorithm, schedule.clones).by_name[partial]
+    assert func.stages[1].predicates
+    # The condition concerns whole rows, which still run in vectors.
+    place = with_clones(algorithm, schedule.clones).order[partial]
+    (nests,) = (each.stages for each in schedule.funcs if each.func == place)
+    assert nests[1].atomic
+
+
+def test_what_gains_nothing_is_not_split():
+    assert split_in(reduced("mean"))
+    assert not split_in(reduced("mean", width=30, height=20))  # little work
+    assert not split_in(reduced("where"))  # a condition
+    one = replace(MACHINE, cores=1)
+    assert scheduled(reduced("mean"), one).clones == ()
+
+
+def test_rows_of_sums_have_enough_results():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r = hl.RDom([(0, 500)], "r")
+    total, out = hl.Func("total"), hl.Func("out")
+    total[y] += image[r, y]
+    out[y] = hl.sqrt(total[y])
+    image.set_estimates([(0, 500), (0, 3000)])
+    out.set_estimates([(0, 3000)])
+    assert scheduled(load(hl.Pipeline(out))).clones == ()
+
+
+@pytest.mark.parametrize("kind", ["mean", "output", "histogram", "position"])
+@pytest.mark.parametrize(("width", "height"), [(1000, 700), (1003, 701)])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_the_answer_is_right(kind, width, height, guarded):
+    algorithm = reduced(kind, width, height)
+    schedule = scheduled(algorithm)
+    assert any(isinstance(each, Factored) for each in schedule.clones)
+    if guarded:
+        schedule = any_size(schedule, algorithm)
+    assert check(schedule, algorithm) == []
+    with Session(algorithm, limits=PATIENT, timing=ONCE) as session:
+        (done,) = session.measure([Variant(schedule)])
+    assert done.measurement.status == "ok", done.measurement.message
+
+
+def test_other_copies_are_kept():
+    """What a split reduction reads in a copy, its partial results read."""
+    image = hl.ImageParam(hl.UInt(8), 2, "image")
+    r = hl.RDom([(0, 1000), (0, 700)], "r")
+    bright, tally, out = hl.Func("bright"), hl.Func("tally"), hl.Func("out")
+    bright[x, y] = hl.u8(hl.sqrt(hl.f32(image[x, y])) * 15.0)
+    tally[x] = 0
+    tally[hl.i32(bright[r.x, r.y])] += 1
+    out[x, y] = tally[hl.i32(bright[x, y])]
+    image.set_estimates([(0, 1000), (0, 700)])
+    out.set_estimates([(0, 1000), (0, 700)])
+    algorithm = load(hl.Pipeline(out))
+    found = schedule_cpu(algorithm, MACHINE, k=5)
+    both = [
+        each.schedule
+        for each in found
+        if {type(entry) for entry in each.schedule.clones} == {Factored, Clone}
+    ]
+    for schedule in both:
+        assert check(schedule, algorithm) == []
+    factored = [
+        each for each in found if any(isinstance(e, Factored) for e in each.schedule.clones)
+    ]
+    assert factored
+
+
+@given(
+    extents=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    number=st.integers(2, 50),
+)
+def test_parts_cover_the_domain(extents, number):
+    parts = contiguous_parts(extents, number)
+    if parts is None:
+        assert math.prod(extents) < 2 * number
+        return
+    splits, kept, left = parts
+    assert 1 <= math.prod(left) <= number
+    assert len(kept) == len(left)
+    split = {each.old: each for each in splits}
+    # The loops that are kept whole are the outermost.
+    whole = [f"r{i}" for i in range(len(extents)) if f"r{i}" in kept]
+    assert whole == [f"r{i}" for i in range(len(extents) - len(whole), len(extents))]
+    for old, each in split.items():
+        extent = extents[int(old[1:])]
+        outer = left[kept.index(each.outer)]
+        assert (outer - 1) * each.factor < extent <= outer * each.factor
+        assert each.tail == "guard_with_if"
