@@ -326,12 +326,11 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for device in PLANNED
     }
 
-    def ratios(keep: Any) -> list[float]:
-        timed = [row["timed"] for row in rows if row["timed"] and keep(row)]
-        found = [t.get("oneshot_vs_best_peer") for t in timed]
-        return [ratio for ratio in found if ratio is not None]
+    def ratios(key: str, held_out: bool = False) -> list[float]:
+        timed = [row["timed"] for row in rows if row["timed"] and row["held_out"] >= held_out]
+        return [t[key] for t in timed if t.get(key) is not None]
 
-    every = ratios(lambda row: True)
+    every = ratios("oneshot_vs_best_peer")
     crashing = ("crashed", "failed", "run_failed", "timeout", "out_of_memory")
     return {
         "programs": len(rows),
@@ -348,7 +347,16 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         ),
         "oneshot_vs_best_peer": common.geometric_mean(every),
         "oneshot_vs_best_peer_min": min(every, default=None),
-        "oneshot_vs_best_peer_held_out": common.geometric_mean(ratios(lambda r: r["held_out"])),
+        "oneshot_vs_best_peer_held_out": common.geometric_mean(
+            ratios("oneshot_vs_best_peer", held_out=True)
+        ),
+        "top_vs_best_peer": common.geometric_mean(ratios("top_vs_best_peer")),
+        "top_vs_best_peer_min": min(ratios("top_vs_best_peer"), default=None),
+        "oneshot_vs_hand": common.geometric_mean(ratios("oneshot_vs_hand")),
+        "top_vs_hand": common.geometric_mean(ratios("top_vs_hand")),
+        "top_vs_hand_min": min(ratios("top_vs_hand"), default=None),
+        "top_vs_hand_held_out": common.geometric_mean(ratios("top_vs_hand", held_out=True)),
+        "hand_written": len(ratios("top_vs_hand")),
         "timed": len(every),
         "ran_on_opencl": sum("opencl" in row["small"] for row in rows),
         "compared_with_numpy": sum(row["reference"]["status"] == "ok" for row in rows),

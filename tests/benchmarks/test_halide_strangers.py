@@ -38,7 +38,13 @@ def test_the_figures(bench):
         row("b", seconds=4.0, plans=2, ratio=2.0, held_out=True),
         row("c", plans=5, ratio=None),
     ]
+    rows[0]["timed"] |= {"top_vs_hand": 0.5, "oneshot_vs_hand": 0.25}
+    rows[1]["timed"] |= {"top_vs_hand": 2.0, "top_vs_best_peer": 3.0}
     found = bench.summary(rows)
+    assert (found["top_vs_hand"], found["top_vs_hand_min"]) == (pytest.approx(1.0), 0.5)
+    assert (found["oneshot_vs_hand"], found["hand_written"]) == (pytest.approx(0.25), 2)
+    assert found["top_vs_hand_held_out"] == pytest.approx(2.0)
+    assert (found["top_vs_best_peer"], found["top_vs_best_peer_min"]) == (pytest.approx(3.0), 3.0)
     assert (found["crashes"], found["refused_by_halide"], found["wrong"]) == (0, 0, 0)
     assert (found["plans_of_5_median"], found["plans_fewer_than_5"]) == (5, 1)
     assert (found["plans_of_5_median_cuda"], found["plans_fewer_than_5_cuda"]) == (5, 1)

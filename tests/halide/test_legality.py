@@ -8,6 +8,7 @@ from schedule_cases import all_cases, complete, nest, place, split
 from scheduled_pipelines import PIPELINES, imported
 
 from tilewright.halide.emit.apply import apply
+from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
@@ -349,6 +350,40 @@ def test_entries():
     assert "no Func 99" in reasons(unknown, REDUCTIONS)
     with pytest.raises(ScheduleError, match="another algorithm"):
         check(schedule, BLUR)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_loops_over_different_domains_are_different_loops(shared, parts, stage):
+    """Two updates read a Func at loops that have one canonical name."""
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    x = hl.Var("x")
+    r = hl.RDom([(0, 8)], "r")
+    q = r if shared else hl.RDom([(0, 8)], "q")
+    double, total = hl.Func("double"), hl.Func("total")
+    double[x] = 2 * image[x, 0]
+    total[x] = 0
+    total[x] += double[x + r]
+    total[x] += 3 * double[x + q]
+    image.set_estimates([(0, 108), (0, 1)])
+    total.set_estimates([(0, 100)])
+    algorithm = imported(hl.Pipeline(total))
+    places = place(algorithm, "double"), place(algorithm, "total")
+    update = nest(split("r0", 4), order="r0i r0o v0") if parts else nest(order="r0 v0")
+    level = at("r0o" if parts else "r0", stage, places[1])
+    entries = [
+        FuncSchedule(places[0], level, level, stages=(nest(order="v0"),)),
+        FuncSchedule(places[1], ROOT, ROOT, stages=(nest(order="v0"), update, update)),
+    ]
+    schedule = complete(algorithm, "host", entries)
+    # Loops that splits make have one name in all stages, in Halide, too.
+    if shared or parts:
+        assert check(schedule, algorithm) == []
+        assert not refusal(schedule, algorithm)
+    else:
+        (problem,) = check(schedule, algorithm)
+        assert f"does not enclose stage {3 - stage}" in problem.message
 
 
 def test_a_schedule_for_another_pipeline_is_not_applied():

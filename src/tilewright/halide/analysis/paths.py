@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.halide.ir.algorithm import Algorithm, Func
+from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.nest import default_stage, scheduled_loops, stage_schedules
 from tilewright.halide.ir.schedule import (
@@ -25,7 +25,9 @@ _MOST_PLACES = 256
 class Node:
     """One loop around a stage: its Func, name, mapping and extent (None if not constant).
 
-    `guarded` is whether a condition may skip some of its iterations.
+    `guarded` is whether a condition may skip some of its iterations. `stages` are the stages of the
+    Func in which the name means the same loop, None for all of them: reduction variables of
+    different domains have one canonical name, but several names in Halide.
     """
 
     func: int
@@ -33,6 +35,7 @@ class Node:
     mapping: Mapping
     extent: int | None
     guarded: bool = False
+    stages: tuple[int, ...] | None = None
 
 
 Path = tuple[Node, ...]
@@ -61,7 +64,8 @@ def position(path: Path, level: Level) -> int | None:
         return 0
     for i, node in enumerate(path):
         if (node.func, node.loop) == (level.func, level.loop):
-            return i + 1
+            shared = node.stages is None or level.stage in node.stages
+            return i + 1 if shared else None
     return None
 
 
@@ -179,8 +183,20 @@ def _own_loops(func: int, entry: FuncSchedule | None, algorithm: Algorithm) -> t
                 mapped.mapping,
                 loop.extent,
                 loop.guarded or masked,
+                _sharing(definition, stage, loop.name),
             )
             for loop, mapped in zip(loops, nest.loops, strict=True)
         ]
         result.append(tuple(reversed(nodes)))
     return tuple(result)
+
+
+def _sharing(func: Func, stage: Stage, loop: str) -> tuple[int, ...] | None:
+    """Return `Node.stages` of one of a stage's loops."""
+    if loop[0] != "r" or not loop[1:].isdigit():
+        return None
+    at = int(loop[1:])
+    name = stage.rvars[at].name
+    return tuple(
+        each.index for each in func.stages if len(each.rvars) > at and each.rvars[at].name == name
+    )
