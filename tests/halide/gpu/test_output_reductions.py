@@ -52,6 +52,10 @@ def test_an_output_accumulates_in_registers(updates):
     partials = with_clones(algorithm, planned.schedule.clones).partials
     memory = {entry.func: entry.memory for entry in planned.schedule.funcs}
     assert {memory[order[name]] for name in partials} == {"register"}
+    # The output's update has conditions: points in its threads would be kept in memory.
+    kinds = {entry.func: entry.compute.kind for entry in planned.schedule.funcs}
+    copies = with_clones(algorithm, planned.schedule.clones).copies
+    assert {kinds[order[copy.name]] for copy in copies if copy.wrapper} == {"root"}
     assert not check(planned.schedule, algorithm, Limits(1024, 48 * 1024))
     assert not refusal(planned.schedule, algorithm)
 

@@ -47,6 +47,12 @@ def why_not_read(analysis: Analysis, reader: str, member: str) -> str:
     if reader in analysis.view.algorithm.sliced:
         # Halide clamps the coordinates to the reduction's domain, so regions vary between blocks.
         return f"{reader} reads {member} at coordinates that are clamped"
+    algorithm = analysis.view.algorithm
+    whole = set(algorithm.partials) - algorithm.sliced
+    if any(copy.name == member and copy.original in whole for copy in algorithm.copies):
+        # Conditions guard the tiles of an update. Their threads need a number of points that is not
+        # constant, which the compiler keeps in memory: 1,250 bytes per thread in two products.
+        return f"{reader} adds {member} in an update, whose tiles have conditions"
     for stage in analysis.view.stages(reader):
         for call in stage.calls:
             if call.name == member and call.kind == "func":
