@@ -5,10 +5,9 @@ from dataclasses import replace
 import halide as hl
 import numpy as np
 import pytest
-from patience import PATIENT
+from answers import assert_right
 
 from tilewright.halide.emit.apply import apply
-from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
@@ -17,11 +16,9 @@ from tilewright.halide.schedulers.learned.cost_model import shipped
 from tilewright.halide.schedulers.learned.scheduler import plan_learned
 from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import Cache, CpuMachine
-from tilewright.measure import Timing
 
 CACHES = (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 32 << 20, 64, 2))
 MACHINE = CpuMachine("test", "x86-64", 2, ("avx2", "fma"), 256, CACHES)
-ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
 # Rows are 6144 bytes apart, and 512 of them do not stay in the second cache.
 SIZES = {"width": 1536, "height": 48, "depth": 512}
 
@@ -108,11 +105,7 @@ def test_the_answer_is_right(guarded):
     # The height is neither a multiple of a block nor of a task's rows.
     algorithm, plan = planned(width=1536, height=50, depth=512)
     assert panels(plan) == ["a"]
-    schedule = any_size(plan.schedule, algorithm) if guarded else plan.schedule
-    assert check(schedule, algorithm) == []
-    with Session(algorithm, limits=PATIENT, timing=ONCE) as session:
-        (done,) = session.measure([Variant(schedule)])
-    assert done.measurement.status == "ok", done.measurement.message
+    assert_right(algorithm, plan.schedule, guarded)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1536, 48), (1543, 31), (40, 50), (7, 3)])

@@ -5,23 +5,25 @@ from dataclasses import replace
 
 import halide as hl
 import pytest
+from answers import assert_right
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import PATIENT
 
-from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Clone, Factored
-from tilewright.halide.legality.check import check
-from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.analytic.cpu.scheduler import (
+    POLICIES,
+    schedule_cpu,
+    schedule_with,
+)
+from tilewright.halide.schedulers.analytic.cpu.splitting import split_reductions
 from tilewright.halide.schedulers.analytic.reduction_parts import contiguous_parts
-from tilewright.halide.schedulers.any_size import any_size
 from tilewright.machines import CpuMachine
-from tilewright.measure import Timing
 
 MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, ())
-ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
 x, y, c = hl.vars("x y c")
 
 
@@ -123,12 +125,7 @@ def test_the_answer_is_right(kind, width, height, guarded):
     algorithm = reduced(kind, width, height)
     schedule = scheduled(algorithm)
     assert any(isinstance(each, Factored) for each in schedule.clones)
-    if guarded:
-        schedule = any_size(schedule, algorithm)
-    assert check(schedule, algorithm) == []
-    with Session(algorithm, limits=PATIENT, timing=ONCE) as session:
-        (done,) = session.measure([Variant(schedule)])
-    assert done.measurement.status == "ok", done.measurement.message
+    assert_right(algorithm, schedule, guarded)
 
 
 def test_other_copies_are_kept():
@@ -143,18 +140,18 @@ def test_other_copies_are_kept():
     image.set_estimates([(0, 1000), (0, 700)])
     out.set_estimates([(0, 1000), (0, 700)])
     algorithm = load(hl.Pipeline(out))
-    found = schedule_cpu(algorithm, MACHINE, k=5)
-    both = [
-        each.schedule
-        for each in found
-        if {type(entry) for entry in each.schedule.clones} == {Factored, Clone}
-    ]
-    for schedule in both:
-        assert check(schedule, algorithm) == []
-    factored = [
-        each for each in found if any(isinstance(e, Factored) for e in each.schedule.clones)
-    ]
-    assert factored
+    place = {func.name.partition("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    copy = Clone(place["bright"], (place["tally"],))
+    boxes = estimated_boxes(View(algorithm))
+    copied = with_clones(algorithm, (copy,))
+    schedule, _, costs = schedule_with(copied, MACHINE, boxes, algorithm.symbols, POLICIES[0])
+    found = split_reductions(algorithm, costs, schedule)
+    assert len(found) == 2  # one part per core, and several
+    for factored, kept in found:
+        assert isinstance(factored, Factored)
+        assert (factored.func, factored.stage) == (place["tally"], 1)
+        # The partial results are the first added Func.
+        assert kept == replace(copy, readers=(len(algorithm.funcs),))
 
 
 @given(

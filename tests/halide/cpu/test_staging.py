@@ -2,19 +2,14 @@
 
 import halide as hl
 import pytest
-from patience import PATIENT
+from answers import assert_right
 
-from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.schedule import Clone, Factored
-from tilewright.halide.legality.check import check
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
-from tilewright.halide.schedulers.any_size import any_size
 from tilewright.machines import CpuMachine
-from tilewright.measure import Timing
 
 MACHINE = CpuMachine("test", "x86-64", 4, ("avx2",), 256, ())
-ONCE = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
 
 
 def filtered(width=200, height=90, readers="stencil"):
@@ -84,9 +79,4 @@ def test_a_wrapped_reduction_gives_the_right_answer(readers, guarded):
     height = 13 if readers == "stencil" else 93
     algorithm, schedule = scheduled(filtered(width=75, height=height, readers=readers))
     assert schedule.clones
-    if guarded:
-        schedule = any_size(schedule, algorithm)
-    assert check(schedule, algorithm) == []
-    with Session(algorithm, limits=PATIENT, timing=ONCE) as session:
-        (done,) = session.measure([Variant(schedule)])
-    assert done.measurement.status == "ok", done.measurement.message
+    assert_right(algorithm, schedule, guarded)

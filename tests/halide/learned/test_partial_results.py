@@ -26,7 +26,7 @@ SPLIT = Split("r0", "r0o", "r0i", 16, "guard_with_if")
 @pytest.fixture(autouse=True)
 def unsplit_seeds(monkeypatch):
     """Let the analytic scheduler, where the moves start, split nothing itself."""
-    monkeypatch.setattr(scheduler, "with_partial_results", lambda *given: ())
+    monkeypatch.setattr(scheduler, "split_reductions", lambda *given: ())
 
 
 def splits(made):

@@ -43,7 +43,7 @@ from tilewright.halide.schedulers.analytic.cpu.retries import (
     rival_policies,
     worth_cloning,
 )
-from tilewright.halide.schedulers.analytic.cpu.splitting import with_partial_results
+from tilewright.halide.schedulers.analytic.cpu.splitting import split_reductions
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
 from tilewright.halide.schedulers.analytic.cpu.storage import (
     fresh_bytes,
@@ -340,7 +340,7 @@ def schedule_cpu(
     if clones := worth_cloning(first):
         searches.run(with_clones(algorithm, (*clones, *wrappers)), POLICIES[0])
     best = min(found.accepted, key=searches.cycles)
-    best = _with_partial_results(algorithm, searches, best)
+    best = _with_split_reductions(algorithm, searches, best)
     chosen = with_clones(algorithm, best.schedule.clones)
     model = model_of(machine, constants)
     seconds = nest_seconds(algorithm, best, boxes, model)
@@ -360,12 +360,12 @@ def schedule_cpu(
     return [best, *ranked, *found.reserve][:k]
 
 
-def _with_partial_results(
+def _with_split_reductions(
     algorithm: Algorithm, searches: _Searches, best: PlannedSchedule
 ) -> PlannedSchedule:
     """Return the best schedule that splits reductions, if it is clearly cheaper, else `best`."""
     costs = searches.results[best.schedule][1]
-    for added in with_partial_results(algorithm, costs, best.schedule):
+    for added in split_reductions(algorithm, costs, best.schedule):
         searches.run(with_clones(algorithm, added), POLICIES[0])
     cheapest = min(searches.found.accepted, key=searches.cycles)
     limit = SEARCH.partial_gain * searches.cycles(best)

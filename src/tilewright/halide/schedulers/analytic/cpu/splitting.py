@@ -60,7 +60,7 @@ class _Update:
     scatters: bool = False
 
 
-def with_partial_results(
+def split_reductions(
     algorithm: Algorithm, costs: CpuCosts, schedule: Schedule
 ) -> tuple[tuple[Added, ...], ...]:
     """Return the added Funcs of a schedule together with partial results of its reductions.
@@ -102,13 +102,16 @@ def _updates(costs: CpuCosts) -> Iterator[_Update]:
         )
         for stage in func.stages[1:]:
             if isinstance(combiner(stage), Combiner) and stage.rvars:
-                serial = _serial(costs, func, stage)
+                serial = _serial(costs, place, func, stage)
                 if serial or staged:
                     yield serial or _Update(place, stage.index)
 
 
-def _serial(costs: CpuCosts, func: Func, stage: Stage) -> _Update | None:
-    """Return an update that takes long and has too few results for all cores; else None."""
+def _serial(costs: CpuCosts, place: int, func: Func, stage: Stage) -> _Update | None:
+    """Return an update that takes long and has too few results for all cores; else None.
+
+    `place` is the position of its Func in the pipeline without added Funcs.
+    """
     analysis, model = costs.analysis, costs.model
     if model.cores == 1 or any(loop.kind == "pure_rvar" for loop in stage.loops):
         return None  # its iterations can run in parallel as they are
@@ -123,8 +126,6 @@ def _serial(costs: CpuCosts, func: Func, stage: Stage) -> _Update | None:
     cycles = float(costs.stage_cycles(func.name, stage.index, extents, ()))
     if not pays(cycles, model.cores, costs):
         return None
-    algorithm = analysis.view.algorithm
-    place = (algorithm.original or algorithm).order[func.name]
     terms = tuple(int(extents[rvar.name]) for rvar in stage.rvars)
     return _Update(place, stage.index, terms, bool(summary.scatter))
 
