@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 
-from strangers import blas, imaging, networks, quantised, resize, transforms, unusual
+from strangers import blas, everyday, imaging, networks, quantised, resize, transforms, unusual
 from strangers.kit import Program
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.PROGRAMS
-    for module in (quantised, blas, resize, transforms, networks, imaging, unusual)
+    for module in (quantised, blas, resize, transforms, networks, imaging, unusual, everyday)
 }
 PROGRAMS: dict[str, Program] = {
     program.name: program for programs in FAMILIES.values() for program in programs
@@ -22,8 +22,14 @@ PROGRAMS: dict[str, Program] = {
 # Programs whose slow schedules led to a change, or whose times decided about one.
 CONSULTED = frozenset(
     (
+        "bilateral5x5",
+        "colours_mixed",
+        "column_sums",
+        "conv3d",
+        "covariance",
         "extern_chain",
         "mean",
+        "nearest_centre",
         "nearest_colour",
         "quantised_conv",
         "quantised_depthwise",
@@ -31,6 +37,7 @@ CONSULTED = frozenset(
         "quantised_pointwise",
         "resize_nearest",
         "scal",
+        "sparse_rows",
         "thumbnail_and_mean",
         "warp",
     )

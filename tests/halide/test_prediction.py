@@ -216,7 +216,7 @@ def test_the_search_and_the_nest_agree_on_a_cpu(pipeline):
     for planned in registry._planned(task, 3, "nested", None):
         found = predicted(task, planned.schedule)
         seconds = model_of(MACHINE).seconds(planned.cost)
-        assert found.seconds == pytest.approx(seconds, rel=0.05)
+        assert found.seconds == pytest.approx(seconds, rel=0.07)
 
 
 @pytest.mark.parametrize("pipeline", [lambda: blur()[0], product, lambda: copied(4096, 4096, 1)])

@@ -23,13 +23,10 @@ from tilewright.halide.ir.schedule import (
 )
 from tilewright.halide.legality.sizes import requirements
 from tilewright.halide.schedulers.analytic.cpu.alignment import Alignment, periods_of
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block, fit_block
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
-from tilewright.halide.schedulers.analytic.cpu.register_block import (
-    best_block,
-    block_cycles,
-    phases_of,
-)
+from tilewright.halide.schedulers.analytic.cpu.register_block import block_cycles, phases_of
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 

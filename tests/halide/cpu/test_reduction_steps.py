@@ -21,6 +21,7 @@ from tilewright.halide.ir.algorithm import Loop, Type, Variable
 from tilewright.halide.ir.json import from_json as read_schedule
 from tilewright.halide.ir.json import to_json
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
@@ -30,7 +31,7 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     step_cycles,
     with_rest,
 )
-from tilewright.halide.schedulers.analytic.cpu.register_block import best_block, block_cycles
+from tilewright.halide.schedulers.analytic.cpu.register_block import block_cycles
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.any_size import any_size
 from tilewright.halide.schedulers.prediction import predicted

@@ -8,16 +8,15 @@ import pytest
 from tilewright.halide.analysis.operation_counts import OpCount
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Loop, Type, Variable
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block, gathered_elements
 from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import form
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
-    best_block,
     block_cycles,
     border_share,
     companion,
     crossings,
-    gathered_elements,
     load_cycles,
     natural_lanes,
     op_cycles,

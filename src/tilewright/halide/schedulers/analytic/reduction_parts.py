@@ -32,6 +32,8 @@ def contiguous_parts(extents: Sequence[int], number: int) -> Parts | None:
     for i in reversed(range(len(extents))):
         if number <= 1:
             break
+        if extents[i] == 1:
+            continue
         if extents[i] <= number:
             kept.insert(0, f"r{i}")
             left.insert(0, extents[i])

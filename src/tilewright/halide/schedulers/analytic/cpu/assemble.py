@@ -248,9 +248,9 @@ class _Loops:
             # Halide 21 cannot vectorise reductions of a Tuple; LLVM vectorises the unrolled loop.
             self.atomic = len(summary.types) == 1
             block.insert(0, ScheduledLoop(inner, "vectorized" if self.atomic else "unrolled"))
-        if not (summary.scans or summary.scatter):
+        if not (summary.scans or summary.scatter or self.block.swept):
             return [*block, *reductions, *within_tile]
-        # The contiguous dimension inside the scan keeps its cache lines in use.
+        # The contiguous dimension inside the reduction loops keeps its cache lines in use.
         innermost = self.costs.innermost(self.func.name)
         inside = zip(sequence, within_tile, strict=True)
         first = [loop for d, loop in inside if d == innermost or not reductions]

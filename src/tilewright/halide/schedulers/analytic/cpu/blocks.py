@@ -17,6 +17,7 @@ class Block:
     times `rows` points of dimension `row`. `steps` is the number of iterations of the innermost
     reduction loop executed as vectors (see `reduction_steps`). `unrolled` holds further dimensions
     with their points: one for each residue of a Func with aligned bounds (see `alignment`).
+    Blocks are `swept` if the loop over those of a row is inside the reduction loops (`streams`).
     """
 
     vector: int | None = None
@@ -26,6 +27,7 @@ class Block:
     rows: int = 1
     steps: int = 1
     unrolled: tuple[tuple[int, int], ...] = ()
+    swept: bool = False
 
     @property
     def width(self) -> int:
@@ -61,4 +63,4 @@ def fit_block(block: Block, extents: Mapping[int, float]) -> Block:
         rows = max(1, min(rows, int(extents[block.row])))
     row = block.row if rows > 1 else None
     rows = rows if row is not None else 1
-    return Block(block.vector, lanes, vectors, row, rows, block.steps, unrolled)
+    return Block(block.vector, lanes, vectors, row, rows, block.steps, unrolled, block.swept)

@@ -104,6 +104,14 @@ class CpuConstants:
     segment_cycles: float = constant(
         60.0, "cycles per contiguous segment", "chosen: the prefetcher restarts, about three lines"
     )
+    jump_cycles: float = constant(
+        16.0,
+        "cycles per contiguous segment",
+        "measured: sums of columns in blocks of 64 to 1024 bytes, Zen 5: 4 to 27",
+    )
+    followed_bytes: float = constant(
+        2048.0, BYTES, "measured, as `jump_cycles`: rows of 1024 bytes gain 10%, of 2048 18%"
+    )
     pass_cycles: float = constant(
         180.0, "cycles per row and member", "measured: 150 to 600 per pass of a sliding window"
     )
@@ -240,6 +248,11 @@ class CpuConstants:
     chain_cycles: float = constant(
         4.0, "cycles per step", "latency of a fused multiply-add on current cores"
     )
+    integer_chain_cycles: float = constant(
+        1.0,
+        "cycles per step",
+        "Fog, Instruction tables (2022): latency of an integer addition, Skylake and Zen 1 to 4",
+    )
     forward_cycles: float = constant(
         8.0, "cycles per step", "chosen: store-to-load forwarding, 5 cycles, and an addition"
     )
@@ -320,6 +333,9 @@ class CpuSearch(UnknownSizes):
     )
     block_vectors: tuple[int, ...] = constant(
         (1, 2, 3, 4), COUNT, "chosen: with two rows, up to half of 16 registers"
+    )
+    stream_vectors: tuple[int, ...] = constant(
+        (8, 16), COUNT, "measured, as `jump_cycles`: 16 take 0.5 to 0.8 of the time of 4"
     )
     block_rows: tuple[int, ...] = constant(
         (2, 3, 4, 6, 8), COUNT, "chosen: with one vector, up to half of 16 registers"

@@ -30,6 +30,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu import traffic
 from tilewright.halide.schedulers.analytic.cpu.alignment import Alignment, Moduli
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import most_rows
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
@@ -41,12 +42,12 @@ from tilewright.halide.schedulers.analytic.cpu.regions import (
     GroupCosts,
     Regions,
     Window,
+    block_sweeps,
     finite,
     iterations,
     rows_of,
 )
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
-    best_block,
     block_cycles,
     border_share,
     companion,
@@ -54,6 +55,11 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     value_bytes,
 )
 from tilewright.halide.schedulers.analytic.cpu.storage import TileStorage, tile_storage
+from tilewright.halide.schedulers.analytic.cpu.streams import (
+    crossing_wait,
+    innermost_loop,
+    streams_of,
+)
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
 
@@ -90,6 +96,7 @@ class CpuCosts:
         self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
         self._bytes: dict[str, float] = {}
+        self._known_streams: dict[tuple[str, int], int] = {}
         self.kept_heap = math.inf  # bytes; see `storage`
 
     # --- stages ---------------------------------------------------------------------------
@@ -161,7 +168,8 @@ class CpuCosts:
         whole = None if nest is None else nest.whole
         run = run_extent(self.analysis, name, index)
         most = most_rows(summary, loops, self.analysis, self.model, self.innermost)
-        key = (summary, self.block_rank, whole, nest is not None, run, most)
+        streams = self._streams(name, index)
+        key = (summary, self.block_rank, whole, nest is not None, run, most, streams)
         known = self._known.blocks.get(key)
         if known is None:
             extents = self._extents(name)
@@ -170,8 +178,20 @@ class CpuCosts:
             known = self._known.blocks.get(alike)
             if known is None:
                 given = (summary, loops, extents, self.model, self.innermost)
-                known = self._known.blocks[alike] = best_block(*given, *key[1:])
+                known = self._known.blocks[alike] = best_block(*given, *key[1:-1], streams=streams)
             self._known.blocks[key] = known
+        return known
+
+    def _streams(self, name: str, index: int) -> int:
+        """Return the loads of a stage that start a segment in each step (see `streams`)."""
+        known = self._known_streams.get((name, index))
+        if known is None:
+            func, stage = self.analysis.view.by_name[name], self.analysis.view.stages(name)[index]
+            summary = self.analysis.summaries(name)[index]
+            env = stage_env(func, stage, self.analysis.regions[name], self.analysis.bounder)
+            extents = {loop.name: float(np.max(env[loop.name].extent)) for loop in stage.loops}
+            known = streams_of(summary, extents, self.analysis, self.model, self.innermost)
+            self._known_streams[name, index] = known
         return known
 
     def block_cycles(self, name: str, index: int) -> float:
@@ -226,44 +246,33 @@ class CpuCosts:
         row = None if block.row is None else loops.get(block.row)
         run = run_of(summary, self.innermost) if block.steps > 1 else None
         unrolled = {loops.get(d): size for d, size in block.unrolled}
+        inner = run or innermost_loop(summary, block, vector)
         blocks: Bound = 1.0
         lines: Bound = 1.0
         for loop, extent in extents.items():
+            steps: Bound
             if loop in (vector, run):
-                blocks = blocks * np.ceil(extent / block.width)
-                continue
-            rows = block.rows if loop == row else unrolled.get(loop, 1)
-            steps = extent if rows == 1 else np.ceil(extent / rows)
-            blocks, lines = blocks * steps, lines * steps
+                steps = np.ceil(extent / block.width)
+            else:
+                rows = block.rows if loop == row else unrolled.get(loop, 1)
+                steps = extent if rows == 1 else np.ceil(extent / rows)
+            blocks = blocks * steps
+            if loop != inner:
+                lines = lines * steps
+        c = self.model.constants
+        jumps = lines if block.swept else blocks
         cycles: Bound = (
-            blocks * self.block_cycles(name, index) + lines * self.model.constants.row_cycles
+            blocks * self.block_cycles(name, index)
+            + lines * c.row_cycles
+            + jumps * c.jump_cycles * self._streams(name, index)
         )
         for callee in crossings(summary, vector, self.innermost):
-            adjacent = self.companion(name, index)
-            cycles = cycles + self._crossing_cycles(
-                block, extents[vector or ""], blocks, adjacent is not None, callee in members
-            )
+            lines_bytes = extents[vector or ""] * c.line_bytes
+            if self.companion(name, index) is not None:
+                lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)
+            wait = crossing_wait(lines_bytes, callee in members, self.model)
+            cycles = cycles + blocks * block.points * wait
         return cycles
-
-    def _crossing_cycles(
-        self, block: Block, extent: Bound, blocks: Bound, transposes: bool, member: bool
-    ) -> Array:
-        """Return cycles lost in loads whose lanes lie in different rows, one cache line per lane.
-
-        With many lanes, these lines exceed the first cache. In a large buffer, each line also lies
-        in a different page.
-        """
-        model, c = self.model, self.model.constants
-        lines_bytes = extent * c.line_bytes
-        if transposes:
-            lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)
-        outgrown = lines_bytes > c.crossing_l1_share * model.l1_bytes
-        wait = c.crossing_l1_cycles * outgrown
-        if not member:
-            wait = wait + c.crossing_l2_cycles * (
-                lines_bytes > c.crossing_l2_share * model.l2_bytes
-            )
-        return np.asarray(blocks * block.points * wait, dtype=np.float64)
 
     # --- groups ---------------------------------------------------------------------------
 
@@ -302,7 +311,7 @@ class CpuCosts:
             shape = tiles.copy()
             shape[:, window.dimension] = np.minimum(window.step, shape[:, window.dimension])
             shapes.append(shape)
-        inner = self._block_sweeps(output, tiles)
+        inner = self._block_sweeps(group, tiles)
         first_inner = len(shapes)
         shapes += [shape for shape, _ in inner]
         stacked = np.concatenate(shapes)
@@ -335,29 +344,24 @@ class CpuCosts:
             ),
         )
 
-    def _block_sweeps(self, output: str, tiles: Array) -> list[tuple[Array, Array]]:
-        """Return (shape, count per tile) of the sweeps of blocks within a tile, shortest first."""
-        guest = self._hosts.get(output)
+    def _block_sweeps(self, group: Group, tiles: Array) -> list[tuple[Array, Array]]:
+        """Return (shape, count per tile) of the sweeps of blocks within a tile, shortest first.
+
+        The blocks are the output's, or those of the wrapper of its partial results.
+        """
+        output = group.output
+        several = len(self.analysis.view.by_name[output].stages) > 1
+        hosts = group.members if several else (output,)
+        host = next((name for name in reversed(hosts) if name in self._hosts), output)
+        guest = self._hosts.get(host)
         # With data-dependent indices, a sweep touches less than its bounds say.
         if guest is None or any(
             load.indirect for s in self.analysis.summaries(guest) for load in s.loads
         ):
             return []
-        block = self.block(output, 0)
-        one = np.ones(tiles.shape[1])
-        if block.vector is not None:
-            one[block.vector] = block.width
-        if block.row is not None:
-            one[block.row] = block.rows
-        shape = np.minimum(one, tiles)
-        found = []
-        for d in self.loop_order(output, range(tiles.shape[1]))[:-1]:
-            if np.all(shape[:, d] == tiles[:, d]):
-                continue
-            shape = shape.copy()
-            shape[:, d] = tiles[:, d]
-            found.append((shape, np.ceil(tiles / shape).prod(axis=1)))
-        return found
+        return block_sweeps(
+            self.block(host, 0), self.loop_order(host, range(tiles.shape[1])), tiles
+        )
 
     def costs(
         self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False

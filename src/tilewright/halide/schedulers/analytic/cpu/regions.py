@@ -15,13 +15,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array
 
@@ -107,3 +108,27 @@ def finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
     """Return the largest value, or the default where it is unbounded."""
     value = float(np.max(bound))
     return value if math.isfinite(value) else default
+
+
+def block_sweeps(block: Block, order: Sequence[int], tiles: Array) -> list[tuple[Array, Array]]:
+    """Return (shape, count per tile) of the sweeps of blocks within a tile, shortest first.
+
+    Args:
+        block: the block.
+        order: the dimensions of the loops over blocks, innermost first.
+        tiles: the sizes of the tiles, shape (N, dimensions).
+    """
+    one = np.ones(tiles.shape[1])
+    if block.vector is not None:
+        one[block.vector] = block.width
+    if block.row is not None:
+        one[block.row] = block.rows
+    shape = np.minimum(one, tiles)
+    found = []
+    for d in order[:-1]:
+        if np.all(shape[:, d] == tiles[:, d]):
+            continue
+        shape = shape.copy()
+        shape[:, d] = tiles[:, d]
+        found.append((shape, np.ceil(tiles / shape).prod(axis=1)))
+    return found

@@ -23,14 +23,14 @@ at least the latency of one accumulation, plus stores, spills and loop overhead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
-from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
@@ -43,9 +43,7 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
 )
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     run_of,
-    step_counts,
     step_cycles,
-    with_rest,
 )
 
 
@@ -164,26 +162,39 @@ def _cycles(
         None if block.row is None else loops.get(block.row),
         border,
     )
-    accumulating = accumulates(summary)
+    # Reduction loops around the block, not outside a sweep of blocks.
+    around = accumulates(summary) and not block.swept
     # If the distance between rows is only known at run time, the compiler must assume that they
     # may alias: their accumulators go through memory.
-    registers = accumulating and (nested or block.rows == 1)
+    registers = around and (nested or block.rows == 1)
     cycles = _operations(kernel, model)
     for load in summary.loads:
-        hoisted = registers if load.callee == summary.func else accumulating
+        hoisted = registers if load.callee == summary.func else around
         cycles += _load(kernel, load, hoisted, model, innermost)
     held, stores = _results(kernel, model, innermost)
     if registers:
         stores *= c.hoisted_share
-    if accumulating:
-        needed = held + c.operand_registers * block.vectors
-        spilled = max(0.0, needed - (model.registers - c.reserved_registers))
-        # Each step depends on the previous one: short blocks wait for its latency.
-        cycles = max(cycles, c.chain_cycles) + c.spill_cycles * spilled
+    if around:
+        cycles = _accumulated(cycles, held, kernel, model)
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
         # The next load may depend on the value just stored.
         cycles = max(cycles, c.forward_cycles)
     return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
+
+
+def _accumulated(cycles: float, held: float, kernel: _Kernel, model: CpuModel) -> float:
+    """Return cycles of a step of reduction loops around a block, with waits and spills.
+
+    `cycles` are those of its operations and loads, and `held` the registers of its values.
+    """
+    c, block = model.constants, kernel.block
+    # Operands that rows share stay in registers, others only for one vector at a time.
+    needed = held + c.operand_registers * (block.vectors if block.rows > 1 else 1)
+    spilled = max(0.0, needed - (model.registers - c.reserved_registers))
+    # Each step depends on the previous one: short blocks wait for its latency.
+    integers = all(t.code != "float" for t in kernel.summary.types)
+    chain = c.integer_chain_cycles if integers else c.chain_cycles
+    return max(cycles, chain) + c.spill_cycles * spilled
 
 
 def phases_of(
@@ -215,7 +226,7 @@ def _operations(kernel: _Kernel, model: CpuModel) -> float:
             cost = op_cycles(op, 1, model) * kernel.copies(op.loops)
         else:
             cost = c.uniform_cycles
-        if reductions and not op.loops & reductions:
+        if reductions and not kernel.block.swept and not op.loops & reductions:
             cost *= c.hoisted_share
         cycles += op.count * cost
     return cycles
@@ -265,203 +276,6 @@ def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) ->
     if block.vector is None:
         return 0.0
     return min(1.0, model.constants.border_blocks * block.width / extents[block.vector])
-
-
-def _shared(summary: StageSummary, vector: str, row: str) -> bool:
-    """Return whether rows share vector operations or vector loads."""
-    return any(vector in op.loops and row not in op.loops for op in summary.vector_ops) or any(
-        vector in load.strides and row not in load.strides for load in summary.loads
-    )
-
-
-def best_block(
-    summary: StageSummary,
-    loops: Mapping[int, str],
-    extents: Mapping[int, float],
-    model: CpuModel,
-    innermost: Innermost,
-    rank: int = 0,
-    whole: int | None = None,
-    nested: bool = False,
-    run: float = 0.0,
-    most: tuple[tuple[int, int], ...] = (),
-) -> Block:
-    """Return the block with the least cost per point.
-
-    `loops` and `extents` give the stage's pure loop and the extent of each dimension. Reductions
-    take the `rank`-th best block (0: the best), if it is close to the best. Dimension `whole`, if
-    any, is unrolled completely. With `nested`, the reduction is computed in its reader's block.
-    `run` is the extent of the innermost reduction loop. `most` holds (dimension, widest block)
-    pairs where wider blocks cause cache conflicts (`cache_sets`).
-    """
-    widest = dict(most)
-    blocks = [
-        block
-        for block in _candidates(summary, loops, extents, model, innermost)
-        if block.vector is None or block.width <= widest.get(block.vector, block.width)
-    ]
-    blocks += _in_steps(summary, loops, extents, model, innermost, run)
-    if whole is not None:
-        rows = int(extents[whole])
-        blocks = [Block(row=whole, rows=rows)] + [
-            replace(b, row=whole, rows=rows)
-            for b in blocks
-            if b.vector not in (None, whole) and b.row is None
-        ]
-
-    def per_point(block: Block) -> float:
-        waste = 1.0
-        if block.vector is not None:
-            n = extents[block.vector]
-            waste = math.ceil(n / block.width) * block.width / n
-        if block.row is not None:
-            n = extents[block.row]
-            waste *= math.ceil(n / block.rows) * block.rows / n
-        for d, size in block.unrolled:
-            waste *= math.ceil(extents[d] / size) * size / extents[d]
-        border = border_share(block, extents, model)
-        cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
-        if block.steps > 1:
-            cycles = with_rest(cycles, len(summary.types), block.rows, block.steps, run, model)
-        return cycles / block.points * waste
-
-    if rank == 0 or not accumulates(summary):
-        return min(blocks, key=per_point)
-    ordered = sorted(blocks, key=per_point)
-    close = [b for b in ordered if per_point(b) <= SEARCH.close_block * per_point(ordered[0])]
-    return close[min(rank, len(close) - 1)]
-
-
-def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel) -> Iterator[int]:
-    """Yield the candidate lengths of vectors along loop `vector`, in lanes."""
-    lanes = natural_lanes(summary, model)
-    yield lanes
-    yield lanes // 2
-    divisor = summary.remainders.get(vector, 1)
-    yield lanes * separated_parts(divisor, divisor * lanes, model)
-    # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
-    # more than 16 registers.
-    if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
-        yield 2 * lanes
-
-
-def _thin(summary: StageSummary, lanes: int, model: CpuModel) -> bool:
-    """Return whether vectors of the narrowest loaded type are shorter than the shortest register.
-
-    LLVM broadcasts a byte to such a vector with an insertion per lane.
-    """
-    narrowest = min((load.type.bytes for load in summary.loads), default=0)
-    return 0 < lanes * narrowest < model.constants.least_vector_bytes
-
-
-def _candidates(
-    summary: StageSummary,
-    loops: Mapping[int, str],
-    extents: Mapping[int, float],
-    model: CpuModel,
-    innermost: Innermost,
-) -> Iterator[Block]:
-    """Yield the candidate blocks along pure dimensions."""
-    accumulating = accumulates(summary)
-    reducing = any(loop.kind != "pure" for loop in summary.loops)
-    yield SCALAR
-    if summary.scatter:
-        if reducing:
-            # Interleaved rows: their independent chains of updates hide each other's latency.
-            for row in loops:
-                fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
-                yield from (Block(row=row, rows=rows) for rows in fitting)
-        return
-    # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
-    gathered = any(load.indirect for load in summary.loads)
-    for d in loops:
-        for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
-            if extents[d] < max(2, width // 2):
-                continue
-            for vectors in SEARCH.block_vectors if accumulating and not gathered else (1,):
-                if vectors > 1 and width * vectors > extents[d]:
-                    continue
-                for block in _with_rows(Block(d, width, vectors), summary, loops, extents,
-                                        innermost, accumulating, reducing):  # fmt: skip
-                    small = block.vectors * block.rows == 1
-                    elements = gathered_elements(summary, loops, block) if accumulating else 0
-                    if small or elements <= SEARCH.most_gathered:
-                        yield block
-
-
-def _in_steps(
-    summary: StageSummary,
-    loops: Mapping[int, str],
-    extents: Mapping[int, float],
-    model: CpuModel,
-    innermost: Innermost,
-    run: float,
-) -> Iterator[Block]:
-    """Yield the candidate blocks that vectorise the innermost reduction loop."""
-    if run_of(summary, innermost) is None:
-        return
-    for steps in step_counts(natural_lanes(summary, model), run, len(summary.types)):
-        yield Block(steps=steps)
-        if len(summary.types) > 1:
-            continue  # LLVM does not vectorise several rows of a Tuple
-        for row in loops:
-            fitting = (rows for rows in SEARCH.step_rows if rows <= extents[row])
-            yield from (Block(row=row, rows=rows, steps=steps) for rows in fitting)
-
-
-def _with_rows(
-    block: Block,
-    summary: StageSummary,
-    loops: Mapping[int, str],
-    extents: Mapping[int, float],
-    innermost: Innermost,
-    accumulating: bool,
-    reducing: bool,
-) -> Iterator[Block]:
-    """Yield the block without rows, with its phases, then with rows of each other dimension."""
-    yield block
-    if summary.phases is not None and not block.unrolled:
-        periods = summary.phases.periods
-        unrolled = tuple(
-            (d, periods[loop])
-            for d, loop in loops.items()
-            if loop in periods and d != block.vector and extents[d] >= periods[loop]
-        )
-        if unrolled:
-            yield from _with_rows(
-                replace(block, unrolled=unrolled), summary, loops, extents, innermost,
-                accumulating, reducing,
-            )  # fmt: skip
-    d = block.vector
-    assert d is not None
-    others = [row for row in loops if row != d and row not in dict(block.unrolled)]
-    if not reducing:
-        # Unrolling a short dimension shares values that do not depend on it and resolves selects
-        # on it. With vectors across rows, it would only touch more cache lines at a time.
-        for row in others:
-            along = d == innermost(summary.func) and not crossings(summary, loops[d], innermost)
-            if 1 < extents[row] <= SEARCH.short and (
-                along or _shared(summary, loops[d], loops[row])
-            ):
-                yield replace(block, row=row, rows=int(extents[row]))
-    if accumulating:
-        for row in others:
-            fitting = (rows for rows in SEARCH.block_rows if rows <= extents[row])
-            yield from (replace(block, row=row, rows=rows) for rows in fitting)
-
-
-def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
-    """Return the elements that a block loads one by one, at least at the image's borders."""
-    if block.vector is None:
-        return 0
-    vector = loops.get(block.vector)
-    row = None if block.row is None else loops.get(block.row)
-    total = 0
-    for load in summary.loads:
-        if vector in load.clamped or (load.indirect and vector in load.strides):
-            copies = block.vectors * (block.rows if row in load.strides else 1)
-            total += block.lanes * copies
-    return total
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:

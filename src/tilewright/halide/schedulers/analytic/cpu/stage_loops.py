@@ -89,7 +89,21 @@ def block_of(
             block = replace(block, vector=dimension, lanes=size)
         else:
             unrolled.append((dimension, size))
-    return _with_rows(block, unrolled[::-1], moduli)
+    block = _with_rows(block, unrolled[::-1], moduli)
+    return replace(block, swept=_is_swept(stage, sources, block.vector))
+
+
+def _is_swept(stage: StageNest, sources: Mapping[str, frozenset[str]], vector: int | None) -> bool:
+    """Return whether a loop along dimension `vector` is inside the reduction loops."""
+    reductions = {loop.name for loop in stage.stage.loops if loop.kind != "pure"}
+    inside = False
+    swept = False
+    for name, _ in stage.loops[: outside_registers(stage)]:
+        if {stage.variables[loop] for loop in sources[name]} & reductions:
+            inside, swept = True, False
+        elif inside and vector is not None:
+            swept = swept or any(dimension_of(loop) == vector for loop in sources[name])
+    return swept
 
 
 def _with_rows(block: Block, unrolled: list[tuple[int, int]], moduli: Mapping[int, int]) -> Block:

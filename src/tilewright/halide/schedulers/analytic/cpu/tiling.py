@@ -231,13 +231,14 @@ def _hosts(costs: CpuCosts, group: Group) -> bool:
     """Return whether members can be computed within the tiles of the group's output.
 
     They are computed in the loops of one stage of the output: its only stage, or its last one if
-    that one scatters and no other stage reads members.
+    that one scatters or has only pure loops, and no other stage reads members.
     """
     stages = costs.analysis.summaries(group.output)
     if len(stages) == 1:
         return True
     members = set(group.members) - {group.output}
-    if not stages[-1].scatter or members & set(costs.nested):
+    pure = all(loop.kind == "pure" for loop in stages[-1].loops)
+    if not pure and (not stages[-1].scatter or members & set(costs.nested)):
         return False
     return not any(a.callee in members for s in stages[:-1] for a in s.accesses)
 

@@ -1,0 +1,238 @@
+"""The choice of a stage's innermost block: the candidates, and the one with the least cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tilewright.halide.analysis.reductions import accumulates
+from tilewright.halide.analysis.summaries import StageSummary
+from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
+from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost, separated_parts
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_of, step_counts, with_rest
+from tilewright.halide.schedulers.analytic.cpu.register_block import (
+    block_cycles,
+    border_share,
+    crossings,
+    natural_lanes,
+    stored_lanes,
+)
+
+
+def _shared(summary: StageSummary, vector: str, row: str) -> bool:
+    """Return whether rows share vector operations or vector loads."""
+    return any(vector in op.loops and row not in op.loops for op in summary.vector_ops) or any(
+        vector in load.strides and row not in load.strides for load in summary.loads
+    )
+
+
+def best_block(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    innermost: Innermost,
+    rank: int = 0,
+    whole: int | None = None,
+    nested: bool = False,
+    run: float = 0.0,
+    most: tuple[tuple[int, int], ...] = (),
+    streams: int = 0,
+) -> Block:
+    """Return the block with the least cost per point.
+
+    `loops` and `extents` give the stage's pure loop and the extent of each dimension. Reductions
+    take the `rank`-th best block (0: the best), if it is close to the best. Dimension `whole`, if
+    any, is unrolled completely. With `nested`, the reduction is computed in its reader's block.
+    `run` is the extent of the innermost reduction loop. `most` holds (dimension, widest block)
+    pairs where wider blocks cause cache conflicts (`cache_sets`), and `streams` is the number of
+    loads that start a segment in each step (`streams`).
+    """
+    widest = dict(most)
+    blocks = [
+        block
+        for block in _candidates(summary, loops, extents, model, innermost, streams, nested)
+        if block.vector is None or block.width <= widest.get(block.vector, block.width)
+    ]
+    blocks += _in_steps(summary, loops, extents, model, innermost, run)
+    if whole is not None:
+        rows = int(extents[whole])
+        blocks = [Block(row=whole, rows=rows)] + [
+            replace(b, row=whole, rows=rows)
+            for b in blocks
+            if b.vector not in (None, whole) and b.row is None
+        ]
+
+    def per_point(block: Block) -> float:
+        waste = 1.0
+        if block.vector is not None:
+            n = extents[block.vector]
+            waste = math.ceil(n / block.width) * block.width / n
+        if block.row is not None:
+            n = extents[block.row]
+            waste *= math.ceil(n / block.rows) * block.rows / n
+        for d, size in block.unrolled:
+            waste *= math.ceil(extents[d] / size) * size / extents[d]
+        border = border_share(block, extents, model)
+        cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
+        # A sweep over a whole row starts a segment once.
+        blocks = (
+            extents[block.vector] / block.width if block.swept and block.vector is not None else 1
+        )
+        cycles += streams * model.constants.jump_cycles / blocks
+        if block.steps > 1:
+            cycles = with_rest(cycles, len(summary.types), block.rows, block.steps, run, model)
+        return cycles / block.points * waste
+
+    if rank == 0 or not accumulates(summary):
+        return min(blocks, key=per_point)
+    ordered = sorted(blocks, key=per_point)
+    close = [b for b in ordered if per_point(b) <= SEARCH.close_block * per_point(ordered[0])]
+    return close[min(rank, len(close) - 1)]
+
+
+def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel) -> Iterator[int]:
+    """Yield the candidate lengths of vectors along loop `vector`, in lanes."""
+    lanes = natural_lanes(summary, model)
+    yield lanes
+    yield lanes // 2
+    divisor = summary.remainders.get(vector, 1)
+    yield lanes * separated_parts(divisor, divisor * lanes, model)
+    # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
+    # more than 16 registers.
+    if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
+        yield 2 * lanes
+
+
+def _thin(summary: StageSummary, lanes: int, model: CpuModel) -> bool:
+    """Return whether vectors of the narrowest loaded type are shorter than the shortest register.
+
+    LLVM broadcasts a byte to such a vector with an insertion per lane.
+    """
+    narrowest = min((load.type.bytes for load in summary.loads), default=0)
+    return 0 < lanes * narrowest < model.constants.least_vector_bytes
+
+
+def _candidates(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    innermost: Innermost,
+    streams: int,
+    nested: bool,
+) -> Iterator[Block]:
+    """Yield the candidate blocks along pure dimensions."""
+    accumulating = accumulates(summary)
+    reducing = any(loop.kind != "pure" for loop in summary.loops)
+    yield SCALAR
+    if summary.scatter:
+        yield from _scattering(loops, extents) if reducing else ()
+        return
+    # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
+    gathered = any(load.indirect for load in summary.loads)
+    counts = SEARCH.block_vectors if accumulating and not gathered else (1,)
+    if streams and not gathered:
+        counts += SEARCH.stream_vectors
+    for d in loops:
+        for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
+            if extents[d] < max(2, width // 2):
+                continue
+            if streams and not nested and d == innermost(summary.func):
+                yield Block(d, width, swept=True)
+            fitting = (n for n in counts if n == 1 or width * n <= extents[d])
+            for vectors in fitting:
+                several = _with_rows(Block(d, width, vectors), summary, loops, extents,
+                                     innermost, accumulating, reducing)  # fmt: skip
+                yield from (
+                    block
+                    for block in several
+                    if not accumulating
+                    or block.vectors * block.rows == 1
+                    or gathered_elements(summary, loops, block) <= SEARCH.most_gathered
+                )
+
+
+def _scattering(loops: Mapping[int, str], extents: Mapping[int, float]) -> Iterator[Block]:
+    """Yield rows whose independent chains of updates hide each other's latency."""
+    for row in loops:
+        fitting = (rows for rows in SEARCH.scatter_rows if rows <= extents[row])
+        yield from (Block(row=row, rows=rows) for rows in fitting)
+
+
+def _in_steps(
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    model: CpuModel,
+    innermost: Innermost,
+    run: float,
+) -> Iterator[Block]:
+    """Yield the candidate blocks that vectorise the innermost reduction loop."""
+    if run_of(summary, innermost) is None:
+        return
+    for steps in step_counts(natural_lanes(summary, model), run, len(summary.types)):
+        yield Block(steps=steps)
+        if len(summary.types) > 1:
+            continue  # LLVM does not vectorise several rows of a Tuple
+        for row in loops:
+            fitting = (rows for rows in SEARCH.step_rows if rows <= extents[row])
+            yield from (Block(row=row, rows=rows, steps=steps) for rows in fitting)
+
+
+def _with_rows(
+    block: Block,
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    innermost: Innermost,
+    accumulating: bool,
+    reducing: bool,
+) -> Iterator[Block]:
+    """Yield the block without rows, with its phases, then with rows of each other dimension."""
+    yield block
+    if summary.phases is not None and not block.unrolled:
+        periods = summary.phases.periods
+        unrolled = tuple(
+            (d, periods[loop])
+            for d, loop in loops.items()
+            if loop in periods and d != block.vector and extents[d] >= periods[loop]
+        )
+        if unrolled:
+            yield from _with_rows(
+                replace(block, unrolled=unrolled), summary, loops, extents, innermost,
+                accumulating, reducing,
+            )  # fmt: skip
+    d = block.vector
+    assert d is not None
+    others = [row for row in loops if row != d and row not in dict(block.unrolled)]
+    if not reducing:
+        # Unrolling a short dimension shares values that do not depend on it and resolves selects
+        # on it. With vectors across rows, it would only touch more cache lines at a time.
+        for row in others:
+            along = d == innermost(summary.func) and not crossings(summary, loops[d], innermost)
+            if 1 < extents[row] <= SEARCH.short and (
+                along or _shared(summary, loops[d], loops[row])
+            ):
+                yield replace(block, row=row, rows=int(extents[row]))
+    if accumulating:
+        for row in others:
+            fitting = (rows for rows in SEARCH.block_rows if rows <= extents[row])
+            yield from (replace(block, row=row, rows=rows) for rows in fitting)
+
+
+def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
+    """Return the elements that a block loads one by one, at least at the image's borders."""
+    if block.vector is None:
+        return 0
+    vector = loops.get(block.vector)
+    row = None if block.row is None else loops.get(block.row)
+    total = 0
+    for load in summary.loads:
+        if vector in load.clamped or (load.indirect and vector in load.strides):
+            copies = block.vectors * (block.rows if row in load.strides else 1)
+            total += block.lanes * copies
+    return total

@@ -1,0 +1,220 @@
+"""Reductions that read short parts of rows, pages apart: what waits, and what is done about it."""
+
+from dataclasses import replace
+
+import halide as hl
+import pytest
+from answers import assert_right
+
+from tilewright.halide.analysis.bounds import stage_env
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.running_nest import running_nest
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.schedule import Factored
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.inline import inline_trivial
+from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.halide.schedulers.analytic.cpu.stage_loops import block_of
+from tilewright.halide.schedulers.analytic.cpu.streams import (
+    crossing_wait,
+    innermost_loop,
+    streams_of,
+)
+from tilewright.machines import CpuMachine
+from tilewright.machines.cpu import Cache
+
+CACHES = (Cache(1, 32 << 10, 64, 1), Cache(2, 512 << 10, 64, 1), Cache(3, 8 << 20, 64, 2))
+MACHINE = CpuMachine("test", "x86-64", 2, ("avx2",), 256, CACHES)
+MODEL = model_of(MACHINE)
+WIDE = replace(MACHINE, isa=("avx512_skylake",), vector_bits=512)
+x, y = hl.vars("x y")
+
+
+def columns(width=2048, height=1000):
+    """The sum of each column."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r, out = hl.RDom([(0, height)], "r"), hl.Func("out")
+    out[x] += image[x, r]
+    return finished(out, [width], image, [width, height])
+
+
+def sparse(rows=4000, width=32):
+    """A sparse matrix times a vector: entry k of all rows is contiguous."""
+    values, places = (
+        hl.ImageParam(hl.Float(32), 2, "values"),
+        hl.ImageParam(hl.Int(32), 2, "places"),
+    )
+    vector = hl.ImageParam(hl.Float(32), 1, "vector")
+    r, out = hl.RDom([(0, width)], "r"), hl.Func("out")
+    out[x] += values[x, r] * vector[hl.clamp(places[x, r], 0, rows - 1)]
+    places.set_estimates([(0, rows), (0, width)])
+    vector.set_estimates([(0, rows)])
+    return finished(out, [rows], values, [rows, width])
+
+
+def product(size=600):
+    """A product of matrices: a row of the second one is read again for each row of the result."""
+    a, b = hl.ImageParam(hl.Float(32), 2, "a"), hl.ImageParam(hl.Float(32), 2, "b")
+    r, out = hl.RDom([(0, size)], "r"), hl.Func("out")
+    out[x, y] += a[r, y] * b[x, r]
+    a.set_estimates([(0, size), (0, size)])
+    return finished(out, [size, size], b, [size, size])
+
+
+def blur(width=2048, height=1000):
+    """A vertical blur: each value is read nine times."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r, out = hl.RDom([(0, 9)], "r"), hl.Func("out")
+    out[x, y] += image[x, y + r]
+    return finished(out, [width, height], image, [width, height + 8])
+
+
+def rows(width=2048, height=1000):
+    """The sum of each row, contiguous in memory."""
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r, out = hl.RDom([(0, width)], "r"), hl.Func("out")
+    out[y] += image[r, y]
+    return finished(out, [height], image, [width, height])
+
+
+def finished(out, extents, image, sizes):
+    out.set_estimates([(0, extent) for extent in extents])
+    image.set_estimates([(0, size) for size in sizes])
+    return load(hl.Pipeline(out))
+
+
+def analysed(algorithm):
+    view = View(algorithm)
+    base = Analysis(view, estimated_boxes(view), algorithm.symbols)
+    return inline_trivial(base, MODEL, 1.0, KnownBlocks()), algorithm.outputs[0]
+
+
+def streams(algorithm):
+    analysis, name = analysed(algorithm)
+    func, stage = analysis.view.by_name[name], analysis.view.stages(name)[1]
+    env = stage_env(func, stage, analysis.regions[name], analysis.bounder)
+    extents = {loop.name: float(env[loop.name].extent) for loop in stage.loops}
+    return streams_of(analysis.summaries(name)[1], extents, analysis, MODEL, lambda _: 0)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        (columns(), 1),
+        (columns(width=500), 0),  # rows of 2000 bytes: a prefetcher follows
+        (columns(height=40), 0),  # 320 kB: in the second cache
+        (sparse(), 2),  # the values and their places, not what these are indices of
+        (product(), 0),
+        (blur(), 0),
+        (rows(), 0),
+    ],
+)
+def test_which_loads_start_segments(algorithm, expected):
+    assert streams(algorithm) == expected
+
+
+def test_a_stage_without_reductions_has_no_streams():
+    analysis, name = analysed(columns())
+    summary = analysis.summaries(name)[0]
+    assert streams_of(summary, {"x": 2048.0}, analysis, MODEL, lambda _: 0) == 0
+
+
+def test_streams_of_columns_fill_the_registers():
+    analysis, name = analysed(columns())
+    wide = model_of(WIDE)
+    costs = CpuCosts(analysis, wide, {})
+    block = costs.block(name, 1)
+    # Of 32 registers, 28 are free.
+    assert block == Block(vector=0, lanes=16, vectors=16)
+    extents = {loop.name: 2048.0 if loop.kind == "pure" else 1000.0
+               for loop in analysis.view.stages(name)[1].loops}  # fmt: skip
+    steps = 1000 * 2048 / block.width
+    c = wide.constants
+    expected = steps * (costs.block_cycles(name, 1) + c.jump_cycles) + 2048 / 256 * c.row_cycles
+    assert costs.stage_cycles(name, 1, extents) == pytest.approx(expected)
+
+
+def test_streams_next_to_a_gather_are_swept():
+    analysis, name = analysed(sparse())
+    costs = CpuCosts(analysis, MODEL, {})
+    block = costs.block(name, 1)
+    assert block == Block(vector=0, lanes=8, swept=True)
+    extents = {loop.name: 1024.0 if loop.kind == "pure" else 32.0
+               for loop in analysis.view.stages(name)[1].loops}  # fmt: skip
+    c = MODEL.constants
+    # Two segments per sweep of 1024 rows, instead of two per 8 rows.
+    lines = 32 * (c.row_cycles + 2 * c.jump_cycles)
+    expected = 32 * 1024 / 8 * costs.block_cycles(name, 1) + lines
+    assert costs.stage_cycles(name, 1, extents) == pytest.approx(expected)
+
+
+def test_the_innermost_loop():
+    analysis, name = analysed(columns())
+    summary = analysis.summaries(name)[1]
+    pure, run = (next(loop.name for loop in summary.loops if (loop.kind == "pure") == is_pure)
+                 for is_pure in (True, False))  # fmt: skip
+    assert innermost_loop(summary, Block(0, 8), pure) == run
+    assert innermost_loop(summary, Block(0, 8, swept=True), pure) == pure
+    assert innermost_loop(summary, Block(), None) == run
+    start = analysis.summaries(name)[0]
+    assert innermost_loop(start, Block(0, 8), "x") == "x"
+    assert innermost_loop(start, Block(), None) == start.loops[0].name
+    assert innermost_loop(replace(start, loops=()), Block(), None) is None
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("make", [columns, sparse])
+def test_the_schedules_give_the_right_answer(make, guarded):
+    small = {"width": 300, "height": 70} if make is columns else {"rows": 130, "width": 5}
+    planned = schedule_cpu(make(), MACHINE)[0].schedule
+    algorithm = make(**small)
+    schedule = replace(planned, algorithm=algorithm.digest)
+    if not guarded:
+        algorithm, schedule = make(), planned
+    assert_right(algorithm, schedule, guarded)
+
+
+@pytest.mark.parametrize(
+    ("make", "machine", "swept"),
+    [(columns, WIDE, False), (columns, MACHINE, False), (sparse, MACHINE, True)],
+)
+def test_the_order_of_the_loops(make, machine, swept):
+    algorithm = make()
+    schedule = schedule_cpu(algorithm, machine)[0].schedule
+    nest = running_nest(algorithm, schedule, estimated_boxes(View(algorithm)))
+    sizes = {(loop.stage, loop.name): float(loop.extent) for loop in nest.loops}
+    (production,) = nest.structure.root.productions
+    update = production.stages[1]
+    assert block_of(update, sizes, {}).swept == swept
+    names = [loop for loop, mapping in update.loops if mapping == "serial"]
+    assert names[-1].startswith("r") != swept
+
+
+def test_an_output_adds_its_partial_results_where_they_are_computed():
+    a, w = hl.ImageParam(hl.Float(32), 2, "a"), hl.ImageParam(hl.Float(32), 2, "w")
+    r, out = hl.RDom([(0, 7), (0, 7)], "r"), hl.Func("out")
+    out[x, y] += a[x + r.x, y + r.y] * w[r.x, r.y]
+    w.set_estimates([(0, 7), (0, 7)])
+    algorithm = finished(out, [1000, 900], a, [1006, 906])
+    schedule = schedule_cpu(algorithm, MACHINE)[0].schedule
+    assert any(isinstance(entry, Factored) for entry in schedule.clones)
+    extended = with_clones(algorithm, schedule.clones)
+    (wrapper,) = (extended.order[copy.name] for copy in extended.copies if copy.wrapper)
+    (entry,) = (each for each in schedule.funcs if each.func == wrapper)
+    # In the loops of the output's update: no pass of all partial results through memory.
+    assert (entry.compute.kind, entry.compute.func) == ("at", extended.order[algorithm.outputs[0]])
+    assert entry.compute.stage == 1
+    assert_right(algorithm, schedule, False)
+
+
+@pytest.mark.parametrize(
+    ("lines_bytes", "member", "expected"),
+    [(1000.0, False, 0.0), (20000.0, True, 3.0), (60000.0, True, 3.0), (60000.0, False, 11.0)],
+)
+def test_vectors_across_rows_wait(lines_bytes, member, expected):
+    assert float(crossing_wait(lines_bytes, member, MODEL)) == expected
