@@ -134,26 +134,24 @@ def _candidates(
         return
     # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
     gathered = any(load.indirect for load in summary.loads)
-    counts = SEARCH.block_vectors if accumulating and not gathered else (1,)
-    if streams and not gathered:
-        counts += SEARCH.stream_vectors
+    counts = (1,) if gathered or not accumulating else SEARCH.block_vectors
+    counts += SEARCH.stream_vectors if streams and not gathered else ()
     for d in loops:
         for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
             if extents[d] < max(2, width // 2):
                 continue
             if streams and not nested and d == innermost(summary.func):
                 yield Block(d, width, swept=True)
-            fitting = (n for n in counts if n == 1 or width * n <= extents[d])
-            for vectors in fitting:
+            for vectors in (n for n in counts if n == 1 or width * n <= extents[d]):
                 several = _with_rows(Block(d, width, vectors), summary, loops, extents,
                                      innermost, accumulating, reducing)  # fmt: skip
-                yield from (
-                    block
-                    for block in several
-                    if not accumulating
-                    or block.vectors * block.rows == 1
-                    or gathered_elements(summary, loops, block) <= SEARCH.most_gathered
-                )
+                yield from (b for b in several if not accumulating or _compiles(summary, loops, b))
+
+
+def _compiles(summary: StageSummary, loops: Mapping[int, str], block: Block) -> bool:
+    """Return whether LLVM compiles the block of a reduction in seconds."""
+    small = block.vectors * block.rows == 1
+    return small or gathered_elements(summary, loops, block) <= SEARCH.most_gathered
 
 
 def _scattering(loops: Mapping[int, str], extents: Mapping[int, float]) -> Iterator[Block]:

@@ -359,9 +359,8 @@ class CpuCosts:
             load.indirect for s in self.analysis.summaries(guest) for load in s.loads
         ):
             return []
-        return block_sweeps(
-            self.block(host, 0), self.loop_order(host, range(tiles.shape[1])), tiles
-        )
+        order = self.loop_order(host, range(tiles.shape[1]))
+        return block_sweeps(self.block(host, 0), order, tiles)
 
     def costs(
         self, group: Group, regions: Regions, sliding: Window | None = None, deep: bool = False

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.halide.analysis.bounds import Interval
+from tilewright.halide.ir.algorithm import Variable
 from tilewright.halide.schedulers.analytic.cpu.assemble import Tiling
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
@@ -231,14 +232,14 @@ def _hosts(costs: CpuCosts, group: Group) -> bool:
     """Return whether members can be computed within the tiles of the group's output.
 
     They are computed in the loops of one stage of the output: its only stage, or its last one if
-    that one scatters or has only pure loops, and no other stage reads members.
+    that one scatters or only adds to each point, and no other stage reads members.
     """
     stages = costs.analysis.summaries(group.output)
     if len(stages) == 1:
         return True
     members = set(group.members) - {group.output}
-    pure = all(loop.kind == "pure" for loop in stages[-1].loops)
-    if not pure and (not stages[-1].scatter or members & set(costs.nested)):
+    points = all(isinstance(arg, Variable) and arg.kind == "var" for arg in stages[-1].args)
+    if not points and (not stages[-1].scatter or members & set(costs.nested)):
         return False
     return not any(a.callee in members for s in stages[:-1] for a in s.accesses)
 

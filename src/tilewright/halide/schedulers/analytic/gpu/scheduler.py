@@ -152,7 +152,7 @@ def _fastest(
     if found is None:
         return []
     c = searches.constants
-    apart = list(_by_other_constants(searches, first, rivals))
+    apart = list(_by_other_constants(found.searches, first, rivals))
     pool = [*found.pool, *apart]
     chosen = Chosen(searches.base.view.algorithm)
     best, search = min(pool, key=lambda pair: pair[0].seconds)
@@ -163,7 +163,7 @@ def _fastest(
     chosen.offer(replace(search.planned(best, c), runner_up=runner_up))
     if k == 1:
         return chosen.best(k)
-    for made, own in chain(apart, _by_other_constants(searches, first, others)):
+    for made, own in chain(apart, _by_other_constants(found.searches, first, others)):
         if len(chosen.accepted) == k:
             return chosen.best(k)
         if made is not best:
@@ -182,10 +182,10 @@ def _fastest(
     return chosen.best(k)
 
 
-def _searched(searches: _GroupingSearches, first: Options) -> _Found | None:
+def _searched(searches: _GroupingSearches, first: Options, extend: bool = True) -> _Found | None:
     """Return the fastest schedule, and those with wrapped, split and scanned Funcs; None if none.
 
-    The time is predicted with the constants of `searches`.
+    The time is predicted with the constants of `searches`. Without `extend`, no Funcs are added.
     """
     search = TimeSearch(GroupTimes(searches[True]), first)
     best = search.best()
@@ -193,12 +193,13 @@ def _searched(searches: _GroupingSearches, first: Options) -> _Found | None:
         return None
     pool = [(best, search)]
     large = search.large(best)
-    for extended in chain(
+    extensions = chain(
         _wrapped(searches, large),
         _whole(searches, large),
         _windows(searches, large),
         _split(searches, large),
-    ):
+    )
+    for extended in extensions if extend else ():
         rivals = _rivals(extended, first, search)
         pool += rivals
         for made, own in rivals:
@@ -215,12 +216,13 @@ def _by_other_constants(
 ) -> Iterator[tuple[TimedSchedule, TimeSearch]]:
     """Yield the fastest schedule by each of the `rivals`, with its time by the constants in use.
 
-    Pipelines with many Funcs, whose search takes long, have no rivals.
+    `searches` are those of the best schedule: rivals have its added Funcs and no others. Pipelines
+    with many Funcs, whose search takes long, have no rivals.
     """
     if len(searches.base.view.algorithm.funcs) > SEARCH.most_funcs_split:
         return
     for constants in rivals:
-        found = _searched(replace(searches, constants=constants, known={}), first)
+        found = _searched(replace(searches, constants=constants, known={}), first, extend=False)
         if found is not None:
             yield found.search.retimed(found.best, searches.constants), found.search
 

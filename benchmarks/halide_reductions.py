@@ -1,0 +1,228 @@
+"""Random reductions on the host: one-shot schedules against Halide's autoschedulers.
+
+Each pipeline is a reduction drawn by its seed: a sum, an extreme, a Tuple, a position, a
+histogram, two updates, or a condition, over one to three dimensions, for none to two dimensions of
+results. The result is an output or is read by another stage; some extents are only known at run
+time. The one-shot schedule is verified and timed in the same rounds as the schedules of Halide's
+autoschedulers, and as our own without partial results (``rfactor``), if that differs.
+
+The seeds begin at `FIRST`. No rule of the scheduler was chosen with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import halide as hl
+
+import common
+
+FIRST = 80000
+COUNT = 60
+SECONDS = 1.5  # of rounds, for each pipeline
+ROUNDS = 7
+PEER_SECONDS = 20.0  # CPU seconds of one autoscheduler
+CANDIDATE_SECONDS = 60.0
+BINS = 64
+EXTENTS = (1, 2, 3, 5, 7, 16, 31, 64, 100, 255, 1000, 4096, 1 << 16)
+WORK = (19, 22)  # log2 of the most iterations
+TYPES = (hl.UInt(8), hl.Int(16), hl.UInt(16), hl.Int(32), hl.Float(32))
+KINDS = ("sum", "sum", "max", "min", "tuple", "position", "histogram", "two", "where")
+OURS, WHOLE = "one shot", "without partial results"
+
+
+def _extents(rng: random.Random, count: int) -> list[int]:
+    """Draw the extents of `count` loops whose product is limited."""
+    left = 1 << rng.randint(*WORK)
+    found = []
+    for _ in range(count):
+        found.append(max(1, min(rng.choice(EXTENTS), left)))
+        left = max(1, left // found[-1])
+    return found
+
+
+def _index(*coordinates: Any) -> Any:
+    """Coordinates as Halide's Python bindings take them."""
+    return coordinates[0] if len(coordinates) == 1 else coordinates
+
+
+def _reduce(
+    kind: str,
+    f: hl.Func,
+    results: list[Any],
+    r: list[Any],
+    value: hl.Expr,
+    read: Callable[..., Any],
+) -> None:
+    """Define the reduction `f` of `value` over `r`, for each of `results`."""
+    whole = hl.Float(32) if value.type() == hl.Float(32) else hl.Int(32)
+    at, term = _index(*results), hl.cast(whole, value)
+    if kind == "histogram":
+        bin_, place = hl.Var("bin"), hl.i32(value) % BINS
+        f[_index(bin_, *results)] = hl.u32(0)
+        f[_index(place, *results)] += hl.u32(1)
+    elif kind in ("max", "min"):
+        f[at] = hl.cast(whole, 1 if kind == "max" else 100)
+        f[at] = (hl.max if kind == "max" else hl.min)(f[at], term)
+    elif kind == "tuple":
+        f[at] = (hl.cast(whole, 0), hl.cast(whole, 0))
+        f[at] = (f[at][0] + term, hl.max(f[at][1], term))
+    elif kind == "position":
+        f[at] = (hl.cast(whole, 0), 0)
+        f[at] = (hl.max(f[at][0], term), hl.select(f[at][0] > term, f[at][1], r[0]))
+    else:
+        f[at] = hl.cast(whole, 3)
+        f[at] += term
+        if kind == "two":
+            again = [hl.RDom([(0, 5)], "again").x, *[0] * (len(r) - 1)]
+            f[at] += hl.cast(whole, read(*again, *results)) * 2
+
+
+def build(seed: int) -> tuple[hl.Pipeline, str]:
+    """Return the random reduction of a seed and what it is, in words."""
+    rng = random.Random(seed)
+    depth, dims = rng.choice((1, 2, 2, 3)), rng.choice((0, 0, 1, 1, 2))
+    extents = _extents(rng, depth + dims)
+    kind, dtype = rng.choice(KINDS), rng.choice(TYPES)
+    at_run_time, first, scaled, read_on = (rng.random() < p for p in (0.3, 0.3, 0.3, 0.4))
+    image = hl.ImageParam(dtype, depth + dims, "image")
+    image.set_estimates([(0, max(5, extent)) for extent in extents])
+    ranges = [(0, image.dim(d).extent() if at_run_time else extents[d]) for d in range(depth)]
+    if first and not at_run_time:
+        image.set_estimates(
+            [(0, max(5, extent) + 2 * (d < depth)) for d, extent in enumerate(extents)]
+        )
+        ranges = [(2, extent) for _, extent in ranges]
+    dom = hl.RDom(ranges, "r")
+    if kind == "where":
+        dom.where(dom[depth - 1] % 3 != 1)
+    r = [dom[d] for d in range(depth)]
+    results: list[Any] = list(hl.vars("x y")[:dims])
+    read: Callable[..., Any] = lambda *at: image[_index(*at)]  # noqa: E731
+    if scaled:
+        before, loops = hl.Func("before"), hl.vars(" ".join(f"a{d}" for d in range(depth + dims)))
+        before[_index(*loops)] = image[_index(*loops)] * 2 + 1
+        read = lambda *at: before[_index(*at)]  # noqa: E731
+    f = hl.Func("f")
+    _reduce(kind, f, results, r, hl.cast(dtype, read(*r, *results)), read)
+    sizes = [*([BINS] if kind == "histogram" else []), *extents[depth:]]
+    last = f
+    if read_on:
+        last = hl.Func("last")
+        at = _index(*[hl.Var(f"b{d}") for d in range(len(sizes))]) if sizes else ()
+        value = f[at][0] if kind in ("tuple", "position") else f[at]
+        last[at] = value * 3
+    last.set_estimates([(0, size) for size in sizes])
+    said = f"{kind} of {dtype}, {extents[:depth]} for {extents[depth:]}"
+    return hl.Pipeline(last), said + (", at run time" if at_run_time else "")
+
+
+def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[str, Any]:
+    """The times of one pipeline's schedules, in seconds, or how it failed."""
+    import halide_host
+    from tilewright.halide.execution.session import Session, Variant
+    from tilewright.halide.schedulers.analytic.cpu import scheduler
+    from tilewright.halide.schedulers.registry import plan
+    from tilewright.halide.schedulers.task import make_task
+    from tilewright.halide.search.top_k import limits
+
+    pipeline, said = build(seed)
+    row: dict[str, Any] = {"seed": seed, "pipeline": said, "status": {}, "seconds": {}}
+    task = make_task(pipeline, target="host", name=f"reduction{seed}")
+    ours = plan(task)[0].schedule
+    split = scheduler.split_reductions
+    scheduler.split_reductions = lambda *_: ()
+    try:
+        whole = plan(task)[0].schedule
+    finally:
+        scheduler.split_reductions = split
+    row["split"] = ours != whole
+    with Session(task.algorithm, limits=limits(CANDIDATE_SECONDS)) as session:
+        found = common.peer_schedules(peers, task, session.inputs, PEER_SECONDS)
+        variants = [
+            halide_host.peer_variant(s, task.target) for s in found.values() if s.serialized
+        ]
+        variants.append(Variant(ours, name=OURS))
+        if row["split"]:
+            variants.append(Variant(whole, name=WHOLE))
+        finals = session.finals(variants, ROUNDS, seconds=args.seconds)
+    for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
+        row["status"][candidate.key] = measurement.status
+        if measurement.ok:
+            row["seconds"][candidate.key] = measurement.median
+    return row
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures: ratios of times, geometric means with intervals."""
+    against: list[float] = []
+    gains: list[float] = []
+    for row in rows:
+        seconds = dict(row["seconds"])
+        ours, whole = seconds.pop(OURS, None), seconds.pop(WHOLE, None)
+        if ours is None:
+            continue
+        if seconds:
+            against.append(min(seconds.values()) / ours)
+        if whole is not None:
+            gains.append(whole / ours)
+    return {
+        "pipelines": len(rows),
+        "our_failures": sum(row["status"].get(OURS) != "ok" for row in rows),
+        "vs_best_peer": common.geometric_mean(against),
+        "vs_best_peer_interval": interval(against),
+        "vs_best_peer_min": min(against, default=None),
+        "compared": len(against),
+        "split": len(gains),
+        "vs_without_partial_results": common.geometric_mean(gains),
+        "vs_without_partial_results_interval": interval(gains),
+        "vs_without_partial_results_min": min(gains, default=None),
+    }
+
+
+def interval(ratios: list[float], draws: int = 2000) -> list[float] | None:
+    """The 95% interval of a geometric mean, by bootstrap over the pipelines."""
+    rng = random.Random(0)
+    means = sorted(
+        value
+        for _ in range(draws if ratios else 0)
+        if (value := common.geometric_mean(rng.choices(ratios, k=len(ratios)))) is not None
+    )
+    return [means[int(share * len(means))] for share in (0.025, 0.975)] if means else None
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = common.arguments(__doc__.splitlines()[0], [])
+    parser.add_argument("--count", type=int, default=COUNT, help="number of pipelines")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of rounds, per pipeline")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    pieces = common.Pieces(args.work, "halide_reductions", args.fresh)
+    peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
+    rows = []
+    for seed in range(FIRST, FIRST + args.count):
+
+        def made(seed: int = seed) -> dict[str, Any]:
+            try:
+                return row_of(seed, args, peers)
+            except Exception as error:
+                traceback.print_exc()
+                message = f"{type(error).__name__}: {error}"[:300]
+                return {"seed": seed, "status": {OURS: message}, "seconds": {}, "split": False}
+
+        row = pieces.get(f"{seed}", made)
+        rows.append(row)
+        times = ", ".join(f"{k} {1e6 * v:.1f}" for k, v in row["seconds"].items())
+        print(f"{seed} {row.get('pipeline', '')}: {times} {row['status'].get(OURS)}", flush=True)
+    common.write(args, "halide_reductions", rows, summary(rows))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    main()
