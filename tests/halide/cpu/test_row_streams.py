@@ -218,3 +218,29 @@ def test_an_output_adds_its_partial_results_where_they_are_computed():
 )
 def test_vectors_across_rows_wait(lines_bytes, member, expected):
     assert float(crossing_wait(lines_bytes, member, MODEL)) == expected
+
+
+def test_an_output_adds_values_of_fewer_dimensions():
+    # The sums of columns are nested in their reader, which has no rows.
+    image, other = hl.ImageParam(hl.Float(32), 2, "image"), hl.ImageParam(hl.Float(32), 2, "other")
+    r = hl.RDom([(0, 50)], "r")
+    sums, mean, out = hl.Func("sums"), hl.Func("mean"), hl.Func("out")
+    sums[x] += image[x, r]
+    mean[x] = sums[x] * 0.02
+    out[x, y] = other[x, y]
+    out[x, y] += mean[x]
+    other.set_estimates([(0, 400), (0, 60)])
+    algorithm = finished(out, [400, 60], image, [400, 50])
+    assert_right(algorithm, schedule_cpu(algorithm, MACHINE)[0].schedule, False)
+
+
+def test_an_update_with_reduction_loops_has_no_funcs_in_its_tiles():
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r, s = hl.RDom([(0, 3), (0, 3)], "r"), hl.RDom([(0, 300)], "s")
+    blurred, out = hl.Func("blurred"), hl.Func("out")
+    blurred[x, y] += image[x + r.x, y + r.y]
+    out[x] += blurred[x, s]
+    algorithm = finished(out, [600], image, [602, 302])
+    for planned in schedule_cpu(algorithm, MACHINE, k=3):
+        assert planned.cost > 0
+        assert_right(algorithm, planned.schedule, False)

@@ -349,9 +349,9 @@ class CpuCosts:
 
         The blocks are the output's, or those of the wrapper of its partial results.
         """
-        output = group.output
-        several = len(self.analysis.view.by_name[output].stages) > 1
-        hosts = group.members if several else (output,)
+        funcs, output = self.analysis.view.by_name, group.output
+        alike = [m for m in group.members if len(funcs[m].args) == len(funcs[output].args)]
+        hosts = alike if len(funcs[output].stages) > 1 else [output]
         host = next((name for name in reversed(hosts) if name in self._hosts), output)
         guest = self._hosts.get(host)
         # With data-dependent indices, a sweep touches less than its bounds say.

@@ -239,7 +239,8 @@ def _hosts(costs: CpuCosts, group: Group) -> bool:
         return True
     members = set(group.members) - {group.output}
     points = all(isinstance(arg, Variable) and arg.kind == "var" for arg in stages[-1].args)
-    if not points and (not stages[-1].scatter or members & set(costs.nested)):
+    pure = points and all(loop.kind == "pure" for loop in stages[-1].loops)
+    if not pure and (not stages[-1].scatter or members & set(costs.nested)):
         return False
     return not any(a.callee in members for s in stages[:-1] for a in s.accesses)
 
