@@ -78,11 +78,11 @@ def best_block(
             waste *= math.ceil(extents[d] / size) * size / extents[d]
         border = border_share(block, extents, model)
         cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
-        # A sweep over a whole row starts a segment once.
-        blocks = (
+        # A sweep over a whole row starts a segment once, not in each of its blocks.
+        sweep = (
             extents[block.vector] / block.width if block.swept and block.vector is not None else 1
         )
-        cycles += streams * model.constants.jump_cycles / blocks
+        cycles += streams * model.constants.jump_cycles / sweep
         if block.steps > 1:
             cycles = with_rest(cycles, len(summary.types), block.rows, block.steps, run, model)
         return cycles / block.points * waste
