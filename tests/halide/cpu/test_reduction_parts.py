@@ -13,7 +13,7 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.clones import with_clones
-from tilewright.halide.ir.schedule import Clone, Factored
+from tilewright.halide.ir.schedule import Clone, Factored, Split
 from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     POLICIES,
     schedule_cpu,
@@ -44,6 +44,15 @@ def reduced(kind, width=1000, height=700):
         later = best[()]
         best[()] = (hl.max(later[0], pixel), hl.select(later[0] > pixel, later[1], place))
         out[x] = best[()][1] + x
+    elif kind == "tuple":
+        result[c] = (hl.i32(0), hl.u8(0))
+        total, most = result[c][0], result[c][1]
+        result[c] = (total + hl.i32(pixel), hl.max(most, pixel))
+        out[c] = result[c][0] - result[c][1]
+    elif kind == "with constant":
+        result[c] = hl.i32(0)
+        result[c] += hl.i32(pixel) * 2 + 1
+        out[c] = result[c] / (width * height)
     else:
         if kind == "where":
             r.where(r.x <= r.y)
@@ -86,6 +95,27 @@ def test_parts_run_on_all_cores(kind):
     assert nests[-1].loops[-1].mapping == "parallel"
 
 
+@pytest.mark.parametrize("kind", ["tuple", "with constant"])
+@pytest.mark.parametrize("cores", [1, 4])
+def test_neighbours_have_partial_results_where_halide_has_no_vectors(kind, cores):
+    algorithm = reduced(kind)
+    schedule = scheduled(algorithm, replace(MACHINE, cores=cores))
+    (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
+    # Four vectors of eight values of 32 bits.
+    assert entry.splits[-1] == Split("r0", "r0o", "r0i", 32, "guard_with_if")
+    assert entry.rvars == (("r0i",) if cores == 1 else ("r0i", "r1o"))
+    extended = with_clones(algorithm, schedule.clones)
+    (partial,) = (extended.order[name] for name in extended.partials)
+    (nests,) = (each.stages for each in schedule.funcs if each.func == partial)
+    assert any(loop.mapping == "vectorized" for loop in nests[1].loops)
+
+
+def test_short_loops_have_no_lanes():
+    schedule = scheduled(reduced("tuple", width=15, height=90000))
+    (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
+    assert entry.rvars == ("r1o",)
+
+
 def test_parts_of_other_lengths_have_conditions():
     # 701 is a prime number: no number of parts divides it.
     algorithm = reduced("mean", height=701)
@@ -118,7 +148,9 @@ def test_rows_of_sums_have_enough_results():
     assert scheduled(load(hl.Pipeline(out))).clones == ()
 
 
-@pytest.mark.parametrize("kind", ["mean", "output", "histogram", "position"])
+@pytest.mark.parametrize(
+    "kind", ["mean", "output", "histogram", "position", "tuple", "with constant"]
+)
 @pytest.mark.parametrize(("width", "height"), [(1000, 700), (1003, 701)])
 @pytest.mark.parametrize("guarded", [False, True])
 def test_the_answer_is_right(kind, width, height, guarded):

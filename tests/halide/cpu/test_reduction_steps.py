@@ -182,6 +182,10 @@ def stage_of(define):
 
 
 def add(f, r, image):
+    f[X] = image[r, X] + f[X]
+
+
+def add_with_constant(f, r, image):
     f[X] = image[r, X] + (f[X] + 1.0)
 
 
@@ -236,6 +240,7 @@ def pure(f, r, image):
     ("define", "expected"),
     [
         (add, True),
+        (add_with_constant, False),  # see `terms`
         (lowest, True),
         (highest, True),
         (difference, False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.ir.expressions import operands_of
+from tilewright.halide.ir.terms import sum_of
 
 # The operators with which Halide 21 reduces a vector to one value; products are done one by one.
 OPERATORS = frozenset({"add", "min", "max"})
@@ -32,7 +33,12 @@ def _combines(value: Expr, place: int, stage: Stage) -> bool:
         return False
     operands = list(operands_of(value, value.name))
     others = [operand for operand in operands if not _is_self(operand, place, stage)]
-    return len(operands) == len(others) + 1 and not any(_reads_itself(stage, e) for e in others)
+    if len(operands) != len(others) + 1 or any(_reads_itself(stage, e) for e in others):
+        return False
+    if value.name != "add":
+        return True
+    parts = sum_of(*others)
+    return parts is not None and not parts.negates and not parts.has_constant
 
 
 def _is_self(e: Expr, place: int, stage: Stage) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Stage, Type, walk
 from tilewright.halide.ir.expressions import operands_of, same
+from tilewright.halide.ir.terms import sum_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,11 @@ def _operator(stage: Stage, place: int, value: Expr) -> str:
     rest = [operand for operand in operands if not _is_old(stage, place, operand)]
     if len(operands) != len(rest) + 1 or any(_reads(stage, operand) for operand in rest):
         return ""
-    # Halide rewrites ``f + -a`` to ``f - a``, whose form it does not recognise.
-    if value.name in ("add", "mul") and any(_negates(operand) for operand in rest):
-        return ""
+    if value.name == "add":
+        parts = sum_of(*rest)
+        return "" if parts is None or parts.negates else value.name
+    if value.name == "mul" and any(_may_be_signed(operand) for operand in rest):
+        return ""  # f * -a becomes -(f * a), and f * 0 becomes 0
     return value.name
 
 
@@ -105,27 +108,20 @@ def _position(stage: Stage, place: int, value: Expr, extreme: str) -> str:
     return "arg" if same_value and plain and keeps else ""
 
 
-def _negates(expr: Expr) -> bool:
-    """Return whether an operand has a negation or a constant of zero or less, outside of calls."""
-    stack, seen = [expr], {id(expr)}
-    while stack:
-        node = stack.pop()
-        if node is expr and _not_positive(node):
+def _may_be_signed(expr: Expr) -> bool:
+    """Return whether an operand has a difference or a constant of zero or less, outside calls."""
+    pending, seen = [expr], {id(expr)}
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Const) and isinstance(node.value, int | float) and node.value <= 0:
             return True
-        if not isinstance(node, Op):
-            continue
-        if node.name == "sub" and isinstance(node.args[0], Const):
-            return True
-        if node.name == "mul" and any(map(_not_positive, node.args)):
-            return True
-        new = [arg for arg in node.args if id(arg) not in seen]
-        seen |= {id(arg) for arg in new}
-        stack += new
+        if isinstance(node, Op):
+            if node.name == "sub":
+                return True
+            new = [arg for arg in node.args if id(arg) not in seen]
+            seen |= {id(arg) for arg in new}
+            pending += new
     return False
-
-
-def _not_positive(expr: Expr) -> bool:
-    return isinstance(expr, Const) and isinstance(expr.value, int | float) and expr.value <= 0
 
 
 def _is_old(stage: Stage, place: int, expr: Expr) -> bool:

@@ -25,6 +25,7 @@ from tilewright.halide.analysis.summaries import Analysis, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost, across
+from tilewright.halide.schedulers.analytic.cpu.register_block import natural_lanes
 
 
 def most_rows(
@@ -34,22 +35,28 @@ def most_rows(
     model: CpuModel,
     innermost: Innermost,
 ) -> tuple[tuple[int, int], ...]:
-    """Return (dimension, rows that stay in the first cache) where a reduction reads across rows.
+    """Return (dimension, most rows of a block) where a reduction reads across rows.
 
-    `loops` maps dimensions of the Func to the stage's pure loops. The result is empty for other
-    stages: they read each line only once, or again before it is evicted.
+    They stay in the first cache, and are one vector at most. `loops` maps dimensions of the Func to
+    the stage's pure loops. The result is empty for other stages: they read each line only once, or
+    again before it is evicted.
     """
     if not accumulates(summary):
         return ()
     found: dict[int, int] = {}
     for d, loop in loops.items():
         for load in summary.loads:
-            steps = load.strides.get(loop)
-            if load.indirect or not steps or not across(load, steps, innermost):
+            if load.indirect or loop not in load.strides:
                 continue
-            between = distances(analysis, load.callee)
-            apart = sum(a * b for a, b in zip(steps, between, strict=False))
-            rows = rows_that_stay(abs(apart), model)
+            # Lanes loaded one by one gain nothing from more vectors, but keep more lines busy.
+            steps, rows = load.strides[loop], natural_lanes(summary, model)
+            if steps is not None:
+                if not across(load, steps, innermost):
+                    continue
+                between = distances(analysis, load.callee)
+                apart = abs(sum(a * b for a, b in zip(steps, between, strict=False)))
+                stay = rows_that_stay(apart, model)
+                rows = min(stay, rows) if apart >= model.constants.least_vector_bytes else stay
             found[d] = min(found.get(d, rows), rows)
     return tuple(found.items())
 

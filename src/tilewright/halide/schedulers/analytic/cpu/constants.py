@@ -154,6 +154,11 @@ class CpuConstants:
     # --- operations ---------------------------------------------------------------------------
     simple_cycles: float = constant(0.6, REGISTER_CYCLES, _TWO_PER_CYCLE)
     logic_cycles: float = constant(0.3, REGISTER_CYCLES, _LOGIC)
+    scalar_share: float = constant(
+        0.4,
+        RATIO,
+        "Fog, Instruction tables (2022): four scalar operations per cycle, two of vectors",
+    )
     select_cycles: float = constant(0.8, REGISTER_CYCLES, "chosen: a blend and its mask")
     cast_cycles: float = constant(1.0, REGISTER_CYCLES, "chosen: one shuffle per cycle")
     absd_cycles: float = constant(1.2, REGISTER_CYCLES, "chosen: two simple operations")
@@ -275,6 +280,9 @@ class CpuConstants:
     reduction_loop_cycles: float = constant(
         1.5, "cycles per step", "chosen: a counter, a branch and two address updates"
     )
+    scalar_loop_cycles: float = constant(
+        0.75, "cycles per iteration", "a counter and a branch, of four operations per cycle"
+    )
     loop_cycles: float = constant(0.4, "cycles per block", "chosen: unrolled by LLVM")
 
     # --- panels -------------------------------------------------------------------------------
@@ -312,6 +320,11 @@ class CpuSearch(UnknownSizes):
     )
     tuple_vectors: tuple[int, ...] = constant(
         (2, 4), "vectors per step", "measured: LLVM may not vectorise longer unrolled loops"
+    )
+    partial_vectors: tuple[int, ...] = constant(
+        (4, 1),
+        "vectors of partial results, the first that fit",
+        "latency of an addition (4 cycles), to add one vector per cycle; one vector if it is short",
     )
     step_rows: tuple[int, ...] = constant(
         (2, 4, 8), COUNT, "measured: 8 gain 8% over 4 where 384 x 384 sums share an operand"

@@ -179,7 +179,16 @@ def _cycles(
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
         # The next load may depend on the value just stored.
         cycles = max(cycles, c.forward_cycles)
-    return cycles + stores + (c.reduction_loop_cycles if kernel.reductions else c.loop_cycles)
+    return cycles + stores + _loop(kernel, model)
+
+
+def _loop(kernel: _Kernel, model: CpuModel) -> float:
+    """Return cycles of the loop around a block, per step."""
+    if not kernel.reductions:
+        return model.constants.loop_cycles
+    if kernel.vector is None and accumulates(kernel.summary):
+        return model.constants.scalar_loop_cycles
+    return model.constants.reduction_loop_cycles
 
 
 def _accumulated(cycles: float, held: float, kernel: _Kernel, model: CpuModel) -> float:
@@ -224,6 +233,8 @@ def _operations(kernel: _Kernel, model: CpuModel) -> float:
             cost = parts * op_cycles(op, kernel.width // parts, model) * kernel.copies(op.loops)
         elif op.loops & inner or vector is None:
             cost = op_cycles(op, 1, model) * kernel.copies(op.loops)
+            if vector is None and accumulates(kernel.summary):
+                cost *= c.scalar_share
         else:
             cost = c.uniform_cycles
         if reductions and not kernel.block.swept and not op.loops & reductions:

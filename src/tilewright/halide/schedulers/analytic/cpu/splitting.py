@@ -9,6 +9,13 @@ partial results, each task reduces a contiguous part of the domain::
     in parallel t:    for r in 0..n / T:  p(t) += g(t * n / T + r)
     one core:         for t in 0..T:  f += p(t)
 
+Halide vectorises some reductions along the innermost loop, but not the sums that it simplifies to
+another form, nor Tuples whose values are wider than what is loaded. There, neighbouring iterations
+have a partial result each, in the lanes of vectors::
+
+    for r in 0..n / 32:  p[0..31] += g(32 * r + [0..31])
+    for l in 0..32:      f += p(l)
+
 Reductions of an image accumulate in registers inside a wrapper (see `staging`), but an output
 cannot be wrapped. Its partial results can, also if there is one per result, of the whole domain::
 
@@ -29,6 +36,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import only_reduces
+from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.clones import Added
@@ -37,9 +45,13 @@ from tilewright.halide.ir.schedule import Clone, Factored, Schedule, ScheduleErr
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import pays
-from tilewright.halide.schedulers.analytic.cpu.register_block import natural_lanes
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_of
+from tilewright.halide.schedulers.analytic.cpu.register_block import crossings, natural_lanes
 from tilewright.halide.schedulers.analytic.cpu.staging import gains_in_registers
-from tilewright.halide.schedulers.analytic.reduction_parts import contiguous_parts
+from tilewright.halide.schedulers.analytic.reduction_parts import (
+    contiguous_parts,
+    guarded_split,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +64,17 @@ class _Update:
         extents: the iterations of the reduction's loops, innermost first; none if the partial
             results are those of the whole domain.
         scatters: whether it stores at coordinates that depend on data or on the reduction.
+        lanes: the neighbouring iterations of the innermost loop with a partial result each; 1 if
+            the loop stays whole.
+        parallel: whether there are too few results for all cores.
     """
 
     func: int
     stage: int
     extents: tuple[int, ...] = ()
     scatters: bool = False
+    lanes: int = 1
+    parallel: bool = True
 
 
 def split_reductions(
@@ -101,33 +118,68 @@ def _updates(costs: CpuCosts) -> Iterator[_Update]:
             and gains_in_registers(analysis, costs.model, func.name)
         )
         for stage in func.stages[1:]:
-            if isinstance(combiner(stage), Combiner) and stage.rvars:
-                serial = _serial(costs, place, func, stage)
-                if serial or staged:
-                    yield serial or _Update(place, stage.index)
+            operator = combiner(stage)
+            if isinstance(operator, Combiner) and stage.rvars:
+                divided = _divided(costs, place, func, stage, operator)
+                if divided or staged:
+                    yield divided or _Update(place, stage.index)
 
 
-def _serial(costs: CpuCosts, place: int, func: Func, stage: Stage) -> _Update | None:
-    """Return an update that takes long and has too few results for all cores; else None.
+def _divided(
+    costs: CpuCosts, place: int, func: Func, stage: Stage, operator: Combiner
+) -> _Update | None:
+    """Return an update that takes long without parts or lanes, which it can have; else None.
 
     `place` is the position of its Func in the pipeline without added Funcs.
     """
     analysis, model = costs.analysis, costs.model
-    if model.cores == 1 or any(loop.kind == "pure_rvar" for loop in stage.loops):
-        return None  # its iterations can run in parallel as they are
     env = stage_env(func, stage, analysis.regions[func.name], analysis.bounder)
     extents = {loop.name: float(np.max(env[loop.name].extent)) for loop in stage.loops}
+    if any(loop.kind == "pure_rvar" and extents[loop.name] > 1 for loop in stage.loops):
+        return None  # its iterations can run in parallel as they are
     if not all(map(math.isfinite, extents.values())):
         return None
     points = math.prod(extents[loop.name] for loop in stage.loops if loop.kind == "pure")
     summary = analysis.summaries(func.name)[stage.index]
-    if points >= model.cores * natural_lanes(summary, model):
-        return None  # tiles of its results run in parallel
-    cycles = float(costs.stage_cycles(func.name, stage.index, extents, ()))
-    if not pays(cycles, model.cores, costs):
-        return None
     terms = tuple(int(extents[rvar.name]) for rvar in stage.rvars)
-    return _Update(place, stage.index, terms, bool(summary.scatter))
+    scatters = bool(summary.scatter)
+    lanes = 1 if operator.ordered or scatters else _lanes(costs, func, summary, terms[0])
+    few = points < model.cores * natural_lanes(summary, model)
+    cycles = float(costs.stage_cycles(func.name, stage.index, extents, ()))
+    parallel = few and model.cores > 1 and pays(cycles, model.cores, costs)
+    if not parallel and (lanes == 1 or cycles < model.constants.region_cycles):
+        return None
+    return _Update(place, stage.index, terms, scatters, lanes, parallel)
+
+
+def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extent: int) -> int:
+    """Return the neighbouring iterations that get a partial result each, 1 for none.
+
+    They are for loops along rows that Halide cannot run in vectors. `extent` is the number of
+    iterations of the reduction's innermost loop.
+    """
+    if summary.scans or run_of(summary, costs.innermost) is not None:
+        return 1
+    along = costs.block(func.name, summary.index).vector
+    vector = None if along is None else costs.pure_loops(func.name, summary.index).get(along)
+    if vector is not None and not crossings(summary, vector, costs.innermost):
+        return 1
+    run = next(loop.name for loop in summary.loops if loop.kind != "pure")
+    if not any(_follows(load, run, costs) for load in summary.loads):
+        return 1
+    lanes = natural_lanes(summary, costs.model)
+    for vectors in SEARCH.partial_vectors:
+        if extent >= SEARCH.least_steps * lanes * vectors:
+            return lanes * vectors
+    return 1
+
+
+def _follows(load: Load, run: str, costs: CpuCosts) -> bool:
+    """Return whether a load reads neighbouring values along the loop `run`."""
+    steps = load.strides.get(run)
+    if not steps or load.indirect:
+        return False
+    return abs(steps[costs.innermost(load.callee)]) == 1
 
 
 def _split(schedule: Schedule, algorithm: Algorithm, update: _Update, number: int) -> Schedule:
@@ -139,12 +191,10 @@ def _split(schedule: Schedule, algorithm: Algorithm, update: _Update, number: in
     splits: tuple[Split, ...] = ()
     kept: tuple[str, ...] = ()
     if update.extents:
-        # No part has a rest if a number close by divides the loop.
-        dividing = (n for n in range(number, 2 * number) if update.extents[-1] % n == 0)
-        parts = contiguous_parts(update.extents, next(dividing, number))
+        parts = _parts(update, number if update.parallel else 1)
         if parts is None:
             return schedule
-        splits, kept, _ = parts
+        splits, kept = parts
     made = len(algorithm.funcs) + sum(isinstance(old, Factored) for old in schedule.clones)
     entry = Factored(update.func, update.stage, kept, splits)
     try:
@@ -154,3 +204,24 @@ def _split(schedule: Schedule, algorithm: Algorithm, update: _Update, number: in
         return with_added(split, algorithm, Clone(made, (update.func,), wrapper=True))[0]
     except ScheduleError:
         return schedule
+
+
+def _parts(update: _Update, number: int) -> tuple[tuple[Split, ...], tuple[str, ...]] | None:
+    """Return the splits of a reduction's loops, and the loops that become dimensions.
+
+    None if the domain is too small for `number` parts.
+    """
+    splits: tuple[Split, ...] = ()
+    kept: tuple[str, ...] = ()
+    if number > 1:
+        # No part has a rest if a number close by divides the loop.
+        dividing = (n for n in range(number, 2 * number) if update.extents[-1] % n == 0)
+        parts = contiguous_parts(update.extents, next(dividing, number))
+        if parts is None:
+            return None
+        splits, kept, _ = parts
+    if update.lanes > 1 and "r0" not in kept:
+        loop = "r0i" if any(split.old == "r0" for split in splits) else "r0"
+        splits += (guarded_split(loop, update.lanes),)
+        kept = (f"{loop}i", *kept)
+    return (splits, kept) if kept else None
