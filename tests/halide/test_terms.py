@@ -9,6 +9,7 @@ from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.terms import MOST_TERMS, sum_of
+from tilewright.halide.legality.stages import is_associative
 
 ROW, COLUMN = 256, 8
 
@@ -107,6 +108,7 @@ def test_negations_are_refused(name):
     stage = update(NEITHER[name])
     assert isinstance(combiner(stage), str)
     assert not is_reorderable(stage)
+    assert not is_associative(stage)  # its loops keep their order, and are not atomic
     assert not halide_splits(NEITHER[name])
 
 

@@ -81,11 +81,10 @@ def _operator(stage: Stage, place: int, value: Expr) -> str:
     rest = [operand for operand in operands if not _is_old(stage, place, operand)]
     if len(operands) != len(rest) + 1 or any(_reads(stage, operand) for operand in rest):
         return ""
-    if value.name == "add":
-        parts = sum_of(*rest)
-        return "" if parts is None or parts.negates else value.name
-    if value.name == "mul" and any(_may_be_signed(operand) for operand in rest):
-        return ""  # f * -a becomes -(f * a), and f * 0 becomes 0
+    # Halide rewrites f + -a to f - a, and f * -a to -(f * a), whose forms it does not recognise.
+    sums = [rest] if value.name == "add" else [[operand] for operand in rest]
+    if value.name in ("add", "mul") and any(map(_may_negate, sums)):
+        return ""
     return value.name
 
 
@@ -108,20 +107,9 @@ def _position(stage: Stage, place: int, value: Expr, extreme: str) -> str:
     return "arg" if same_value and plain and keeps else ""
 
 
-def _may_be_signed(expr: Expr) -> bool:
-    """Return whether an operand has a difference or a constant of zero or less, outside calls."""
-    pending, seen = [expr], {id(expr)}
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Const) and isinstance(node.value, int | float) and node.value <= 0:
-            return True
-        if isinstance(node, Op):
-            if node.name == "sub":
-                return True
-            new = [arg for arg in node.args if id(arg) not in seen]
-            seen |= {id(arg) for arg in new}
-            pending += new
-    return False
+def _may_negate(operands: Sequence[Expr]) -> bool:
+    parts = sum_of(*operands)
+    return parts is None or parts.negates
 
 
 def _is_old(stage: Stage, place: int, expr: Expr) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.halide.ir.algorithm import Call, Expr, Func, Op, Stage, walk
-from tilewright.halide.ir.expressions import operands_of, same
+from tilewright.halide.ir.algorithm import Func, Stage
+from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.nest import NestLoop, default_stage, scheduled_loops, split_loops
 from tilewright.halide.ir.schedule import (
     Fuse,
@@ -22,7 +22,6 @@ Found = Iterator[tuple[str, str]]
 
 PARALLEL: frozenset[Mapping] = frozenset({"parallel", "gpu_block", "gpu_thread"})
 GPU: frozenset[Mapping] = frozenset({"gpu_block", "gpu_thread"})
-_ASSOCIATIVE = frozenset({"add", "mul", "min", "max", "and", "or"})
 _REDUCTION_TAILS: frozenset[Tail] = frozenset({"guard_with_if", "predicate"})
 _BLENDS: frozenset[Tail] = frozenset({"shift_inwards_and_blend", "round_up_and_blend"})
 HALVES: frozenset[Tail] = frozenset({"predicate_loads", "predicate_stores"})
@@ -74,28 +73,7 @@ def is_associative(stage: Stage) -> bool:
 
     The test is conservative: Halide also accepts stages for which this returns false.
     """
-    if len(stage.values) != 1:
-        return False
-    value = stage.values[0]
-    if not (isinstance(value, Op) and value.name in _ASSOCIATIVE):
-        return False
-    operands = list(operands_of(value, value.name))
-    own = [arg for arg in operands if _is_old_value(stage, arg)]
-    rest = [arg for arg in operands if not _is_old_value(stage, arg)]
-    return len(own) == 1 and not _reads_itself(stage, [*rest, *stage.args, *stage.predicates])
-
-
-def _is_old_value(stage: Stage, expr: Expr) -> bool:
-    if not (isinstance(expr, Call) and expr.kind == "func" and expr.name == stage.func):
-        return False
-    return all(same(a, b) for a, b in zip(expr.args, stage.args, strict=True))
-
-
-def _reads_itself(stage: Stage, exprs: list[Expr]) -> bool:
-    return any(
-        isinstance(node, Call) and node.kind == "func" and node.name == stage.func
-        for node in walk(*exprs)
-    )
+    return len(stage.values) == 1 and isinstance(combiner(stage), Combiner)
 
 
 def _split_problems(func: Func, stage: Stage, nest: StageSchedule) -> Found:

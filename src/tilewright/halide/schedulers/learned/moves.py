@@ -29,6 +29,7 @@ import numpy as np
 
 from tilewright.halide.analysis.inlining import View, may_inline
 from tilewright.halide.analysis.paths import Node, find_paths
+from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.ir.algorithm import Algorithm, Call, Func, walk
 from tilewright.halide.ir.loops import origin, part_of
 from tilewright.halide.ir.nest import stage_schedules
@@ -406,6 +407,7 @@ def _steps(i: int, func: Func, stage: int, nest: StageSchedule) -> Iterator[Move
     # atomic additions.
     vector = (
         is_associative(func.stages[stage])
+        and is_reorderable(func.stages[stage])
         and not any(isinstance(node, Call) for node in walk(*func.stages[stage].args))
         and not any(loop.mapping == "vectorized" for loop in nest.loops)
     )
