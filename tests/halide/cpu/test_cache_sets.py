@@ -9,6 +9,7 @@ from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import most_rows, rows_that_stay
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
 from tilewright.machines import CpuMachine
 from tilewright.machines.cpu import Cache
 
@@ -82,3 +83,26 @@ def test_a_reduction_reads_a_vector_of_rows_otherwise():
 def test_a_stage_that_does_not_reduce_has_no_limit():
     analysis, name = row_sums(1024, reduces=False)
     assert limits(analysis, name, 0) == ()
+
+
+@pytest.mark.parametrize(("dims", "rows"), [("one", 1), ("other", 8)])
+def test_rows_of_vectors_across_rows_are_as_few(dims, rows):
+    """Rows and lanes that lie in lines of their own share the cache: 8 lanes of one row."""
+    image, other = (hl.ImageParam(hl.Float(32), 3, name) for name in ("image", "other"))
+    r = hl.RDom([(0, 1024)], "r")
+    sums, out = hl.Func("sums"), hl.Func("out")
+    sums[X, Y] = 0.0
+    if dims == "one":
+        sums[X, Y] = hl.strict_float(sums[X, Y] + image[r, X, Y])
+    else:
+        sums[X, Y] = hl.strict_float(sums[X, Y] + image[r, X, 0] * other[r, Y, 0])
+    out[X, Y] = sums[X, Y] * 2
+    out.set_estimates([(0, 64), (0, 64)])
+    for each in (image, other):
+        each.set_estimates([(0, 1024), (0, 64), (0, 64)])
+    view = View(load(hl.Pipeline(out)))
+    algorithm = view.algorithm
+    analysis = Analysis(view, estimated_boxes(view), algorithm.symbols)
+    (name,) = view.producers[algorithm.outputs[0]]
+    block = CpuCosts(analysis, MODEL, {name: NestedReduction(host="")}).block(name, 1)
+    assert (block.vector, block.width, block.rows) == (0, 8, rows)

@@ -22,7 +22,7 @@ from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.analytic.cpu.stage_loops import block_of
 from tilewright.halide.schedulers.analytic.cpu.streams import (
     crossing_wait,
-    innermost_loop,
+    innermost_loops,
     streams_of,
 )
 from tilewright.machines import CpuMachine
@@ -158,13 +158,29 @@ def test_the_innermost_loop():
     summary = analysis.summaries(name)[1]
     pure, run = (next(loop.name for loop in summary.loops if (loop.kind == "pure") == is_pure)
                  for is_pure in (True, False))  # fmt: skip
-    assert innermost_loop(summary, Block(0, 8), pure) == run
-    assert innermost_loop(summary, Block(0, 8, swept=True), pure) == pure
-    assert innermost_loop(summary, Block(), None) == run
+    extents = {pure: 2048.0, run: 1000.0}
+    assert innermost_loops(summary, Block(0, 8), pure, extents) == {run}
+    assert innermost_loops(summary, Block(0, 8, swept=True), pure, extents) == {pure}
+    assert innermost_loops(summary, Block(), None, extents) == {run}
     start = analysis.summaries(name)[0]
-    assert innermost_loop(start, Block(0, 8), "x") == "x"
-    assert innermost_loop(start, Block(), None) == start.loops[0].name
-    assert innermost_loop(replace(start, loops=()), Block(), None) is None
+    assert innermost_loops(start, Block(0, 8), "x", extents) == {"x"}
+    assert innermost_loops(start, Block(), None, extents) == {start.loops[0].name}
+    assert innermost_loops(replace(start, loops=()), Block(), None, {}) == {None}
+
+
+@pytest.mark.parametrize(
+    ("extents", "expected"),
+    [((3, 3, 100), 2), ((2, 4, 100), 3), ((9, 3, 100), 1), ((2, 2, 2), 3)],
+)
+def test_short_reduction_loops_are_unrolled(extents, expected):
+    image, out = hl.ImageParam(hl.Float(32), 4, "image"), hl.Func("out")
+    r = hl.RDom([(0, extent) for extent in extents], "r")
+    out[x] += image[r.x, r.y, r.z, x]
+    analysis, name = analysed(finished(out, [500], image, [*extents, 500]))
+    summary = analysis.summaries(name)[1]
+    runs = [loop.name for loop in summary.loops if loop.kind != "pure"]
+    found = innermost_loops(summary, Block(), None, dict(zip(runs, extents, strict=True)))
+    assert found == set(runs[:expected])
 
 
 @pytest.mark.parametrize("guarded", [False, True])

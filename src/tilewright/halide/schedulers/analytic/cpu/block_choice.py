@@ -11,7 +11,11 @@ from tilewright.halide.analysis.summaries import StageSummary
 from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
-from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost, separated_parts
+from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
+    Innermost,
+    across,
+    separated_parts,
+)
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_of, step_counts, with_rest
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     block_cycles,
@@ -51,11 +55,11 @@ def best_block(
     pairs where wider blocks cause cache conflicts (`cache_sets`), and `streams` is the number of
     loads that start a segment in each step (`streams`).
     """
-    widest = dict(most)
+    widest: dict[int | None, int] = dict(most)
     blocks = [
         block
         for block in _candidates(summary, loops, extents, model, innermost, streams, nested)
-        if block.vector is None or block.width <= widest.get(block.vector, block.width)
+        if _lines(block, summary, loops, innermost) <= widest.get(block.vector, math.inf)
     ]
     blocks += _in_steps(summary, loops, extents, model, innermost, run)
     if whole is not None:
@@ -92,6 +96,25 @@ def best_block(
     ordered = sorted(blocks, key=per_point)
     close = [b for b in ordered if per_point(b) <= SEARCH.close_block * per_point(ordered[0])]
     return close[min(rank, len(close) - 1)]
+
+
+def _lines(
+    block: Block, summary: StageSummary, loops: Mapping[int, str], innermost: Innermost
+) -> int:
+    """Return how many lines a block reads at a time if every lane lies in a line of its own.
+
+    Rows count if a load lies in other lines for each of them and for each lane.
+    """
+    if block.vector is None or block.row is None:
+        return block.width
+    both = (loops.get(block.vector, ""), loops.get(block.row, ""))
+    for load in summary.loads:
+        steps = [load.strides.get(loop) for loop in both]
+        if load.indirect or load.callee == summary.func:
+            continue
+        if all(each and across(load, each, innermost) for each in steps):
+            return block.width * block.rows
+    return block.width
 
 
 def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel) -> Iterator[int]:

@@ -321,6 +321,9 @@ class CpuSearch(UnknownSizes):
     tuple_vectors: tuple[int, ...] = constant(
         (2, 4), "vectors per step", "measured: LLVM may not vectorise longer unrolled loops"
     )
+    unrolled_iterations: int = constant(
+        8, "iterations", "chosen: LLVM unrolls short loops of constant length completely"
+    )
     partial_vectors: tuple[int, ...] = constant(
         (4, 1),
         "vectors of partial results, the first that fit",

@@ -57,7 +57,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
 from tilewright.halide.schedulers.analytic.cpu.storage import TileStorage, tile_storage
 from tilewright.halide.schedulers.analytic.cpu.streams import (
     crossing_wait,
-    innermost_loop,
+    innermost_loops,
     streams_of,
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
@@ -246,7 +246,7 @@ class CpuCosts:
         row = None if block.row is None else loops.get(block.row)
         run = run_of(summary, self.innermost) if block.steps > 1 else None
         unrolled = {loops.get(d): size for d, size in block.unrolled}
-        inner = run or innermost_loop(summary, block, vector)
+        inner = {run} if run else innermost_loops(summary, block, vector, extents)
         blocks: Bound = 1.0
         lines: Bound = 1.0
         for loop, extent in extents.items():
@@ -257,7 +257,7 @@ class CpuCosts:
                 rows = block.rows if loop == row else unrolled.get(loop, 1)
                 steps = extent if rows == 1 else np.ceil(extent / rows)
             blocks = blocks * steps
-            if loop != inner:
+            if loop not in inner:
                 lines = lines * steps
         c = self.model.constants
         jumps = lines if block.swept else blocks

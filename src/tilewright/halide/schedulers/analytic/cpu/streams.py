@@ -32,6 +32,7 @@ from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Analysis, Load, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.cache_sets import distances
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array
@@ -94,15 +95,26 @@ def _is_read_once(load: Load, extents: Mapping[str, float], model: CpuModel) -> 
     return large and reads < 2.0 * touched
 
 
-def innermost_loop(summary: StageSummary, block: Block, vector: str | None) -> str | None:
-    """Return the innermost loop around the blocks of a stage, None if it has no loops.
+def innermost_loops(
+    summary: StageSummary, block: Block, vector: str | None, extents: Mapping[str, Bound]
+) -> set[str | None]:
+    """Return the innermost loop around the blocks of a stage, with those that LLVM unrolls.
 
-    `vector` is the stage's loop along the vector dimension, None for scalar code.
+    `vector` is the stage's loop along the vector dimension, None for scalar code. Reduction loops
+    with few iterations are unrolled; the loop around them is then the innermost.
     """
     around_block = accumulates(summary) and not block.swept
     if not summary.loops or not (vector is None or around_block):
-        return vector
-    return next((loop for loop in summary.loops if loop.kind != "pure"), summary.loops[0]).name
+        return {vector}
+    runs = [loop.name for loop in summary.loops if loop.kind != "pure"]
+    found: set[str | None] = set()
+    iterations = 1.0
+    for name in runs:
+        found.add(name)
+        iterations *= float(np.max(extents.get(name, math.inf)))
+        if iterations > SEARCH.unrolled_iterations:
+            break
+    return found or {summary.loops[0].name}
 
 
 def crossing_wait(lines_bytes: Bound, member: bool, model: CpuModel) -> Array:
