@@ -22,7 +22,7 @@ import halide as hl
 
 import common
 
-FIRST = 90000
+FIRST = 100000
 COUNT = 60
 SECONDS = 1.5  # of rounds, for each pipeline
 ROUNDS = 7
