@@ -5,13 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.halide.execution.contents import to_bfloat16
+from tilewright.halide.execution.long_sums import has_long_sums
 from tilewright.halide.execution.runner import Runner
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.execution.verification import Tolerance, accepted, compare, tolerance
 from tilewright.halide.frontend.importer import import_pipeline
+from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Type
 from tilewright.halide.schedulers.learned.random_pipelines import build, random_pipeline
-from tilewright.halide.schedulers.registry import naive
+from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import make_task
 
 F32, U8, I16 = Type("float", 32), Type("uint", 8), Type("int", 16)
@@ -137,3 +139,48 @@ def test_rounding_of_the_reference_itself_is_not_held_against_a_schedule(tmp_pat
     payload = problem.candidate(Variant(naive(task), target="host-strict_float")).payload
     runner = Runner(payload)
     assert runner.verify().ok or runner.recheck().ok
+
+
+def squares(values, dims):
+    """The sum of the squares of `values` floats, of one image or of each of three."""
+    image, r = (
+        hl.ImageParam(hl.Float(32), 2 + dims, "image"),
+        hl.RDom([(0, 1024), (0, values >> 10)]),
+    )
+    total, c = hl.Func("total"), hl.Var("c")
+    at = () if dims == 0 else c
+    value = image[r.x, r.y] if dims == 0 else image[r.x, r.y, c]
+    total[at] = hl.f32(0)
+    total[at] += value * value
+    image.set_estimates([(0, 1024), (0, values >> 10), (0, 3)][: 2 + dims])
+    total.set_estimates([(0, 3)] * dims)
+    return total
+
+
+@pytest.mark.parametrize("dims", [0, 1])
+def test_long_sums_may_be_more_accurate_than_the_reference(dims, tmp_path):
+    task = make_task(squares(1 << 22, dims), target="host", name="squares")
+    assert has_long_sums(task.algorithm)
+    schedule = plan(task)[0].schedule
+    assert schedule.clones  # partial results
+    with Session(task.algorithm, references=tmp_path) as session:
+        problem = session.prepare()
+    runner = Runner(problem.candidate(Variant(schedule)).payload)
+    assert not runner.verify().ok
+    assert runner.recheck().ok
+
+
+def test_wrong_long_sums_stay_wrong(tmp_path, monkeypatch):
+    task = make_task(squares(1 << 22, 0), target="host", name="squares")
+    with Session(task.algorithm, references=tmp_path) as session:
+        problem = session.prepare()
+    runner = Runner(problem.candidate(Variant(plan(task)[0].schedule)).payload)
+    answers = [0.999 * answer for answer in runner.answers()]
+    monkeypatch.setattr(runner, "answers", lambda: answers)
+    assert not runner.verify().ok
+    assert not runner.recheck().ok
+
+
+def test_short_sums_are_not_split():
+    assert not has_long_sums(load(hl.Pipeline(squares(1 << 16, 0))))
+    assert has_long_sums(load(hl.Pipeline(squares(1 << 17, 0))))
