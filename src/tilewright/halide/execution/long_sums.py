@@ -27,12 +27,8 @@ _PARTS = {0: 4096, 1: 64}
 
 def has_long_sums(algorithm: Algorithm) -> bool:
     """Return whether `split_long_sums` changes a Func of the pipeline."""
-    return any(
-        True
-        for func in algorithm.funcs
-        if not (func.fixed or func.scheduled)
-        for _ in _long_sums(algorithm, func)
-    )
+    free = (func for func in algorithm.funcs if not (func.fixed or func.scheduled))
+    return any(next(_long_sums(algorithm, func), None) for func in free)
 
 
 def split_long_sums(algorithm: Algorithm, func: Func, live: Any) -> None:

@@ -167,7 +167,7 @@ def _hides_a_sign(factors: Iterable[Expr], known: dict[int, bool]) -> bool:
 
 
 def _may_negate(e: Expr, known: dict[int, bool]) -> bool:
-    """Return whether Halide may turn an expression, which is no cast, into a negation.
+    """Return whether Halide may turn an expression other than a cast into a negation.
 
     `known` has the answers for expressions visited before, by identity.
     """
