@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.halide.execution.contents import to_bfloat16
+from tilewright.halide.execution import at_sizes
+from tilewright.halide.execution.at_sizes import AtSizes, payload
+from tilewright.halide.execution.contents import thin, to_bfloat16
 from tilewright.halide.execution.long_sums import has_long_sums
 from tilewright.halide.execution.runner import Runner
 from tilewright.halide.execution.session import Session, Variant
@@ -12,6 +14,7 @@ from tilewright.halide.execution.verification import Tolerance, accepted, compar
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Type
+from tilewright.halide.ir.json import to_json
 from tilewright.halide.schedulers.learned.random_pipelines import build, random_pipeline
 from tilewright.halide.schedulers.registry import naive, plan
 from tilewright.halide.schedulers.task import make_task
@@ -157,28 +160,67 @@ def squares(values, dims):
     return total
 
 
-@pytest.mark.parametrize("dims", [0, 1])
-def test_long_sums_may_be_more_accurate_than_the_reference(dims, tmp_path):
+def runner_of(dims, folder, scheduler=lambda task: plan(task)[0].schedule):
     task = make_task(squares(1 << 22, dims), target="host", name="squares")
     assert has_long_sums(task.algorithm)
-    schedule = plan(task)[0].schedule
-    assert schedule.clones  # partial results
-    with Session(task.algorithm, references=tmp_path) as session:
+    with Session(task.algorithm, references=folder) as session:
         problem = session.prepare()
-    runner = Runner(problem.candidate(Variant(schedule)).payload)
+    return Runner(problem.candidate(Variant(scheduler(task))).payload)
+
+
+@pytest.mark.parametrize("dims", [0, 1])
+def test_long_sums_may_be_more_accurate_than_the_reference(dims, tmp_path):
+    runner = runner_of(dims, tmp_path)
     assert not runner.verify().ok
     assert runner.recheck().ok
 
 
-def test_wrong_long_sums_stay_wrong(tmp_path, monkeypatch):
-    task = make_task(squares(1 << 22, 0), target="host", name="squares")
-    with Session(task.algorithm, references=tmp_path) as session:
-        problem = session.prepare()
-    runner = Runner(problem.candidate(Variant(plan(task)[0].schedule)).payload)
-    answers = [0.999 * answer for answer in runner.answers()]
-    monkeypatch.setattr(runner, "answers", lambda: answers)
+def test_sums_one_by_one_agree_with_partial_sums_where_most_values_are_zero(tmp_path):
+    runner = runner_of(0, tmp_path, naive)
+    before = runner.answers()[0].copy()
+    assert runner._agrees_with_partial_sums()
+    assert runner.answers()[0] == before  # the inputs are as before
+
+
+@pytest.mark.parametrize("factor", [0.999, 0.9, 0.0])
+@pytest.mark.parametrize("scheduler", [lambda task: plan(task)[0].schedule, naive])
+def test_wrong_long_sums_stay_wrong(scheduler, factor, tmp_path, monkeypatch):
+    runner = runner_of(0, tmp_path, scheduler)
+    answers = runner.answers
+    monkeypatch.setattr(runner, "answers", lambda: [factor * answer for answer in answers()])
     assert not runner.verify().ok
     assert not runner.recheck().ok
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.999])
+def test_long_sums_at_other_sizes(scale, monkeypatch):
+    task = make_task(squares(1 << 22, 0), target="host", name="squares")
+    runs = AtSizes(payload(task.algorithm, to_json(plan(task)[0].schedule), "host", [{}]))
+    found = at_sizes.output_array
+    images = []
+
+    def scaled(buffer, kind):
+        images.append(found(buffer, kind))
+        return images[-1] * np.float32(scale if len(images) % 2 else 1)
+
+    monkeypatch.setattr(at_sizes, "output_array", scaled)
+    runs.run()
+    assert runs.outcomes[0].status == ("ok" if scale == 1 else "wrong")
+
+
+def test_a_random_share_of_the_coordinates_is_kept():
+    whole = np.ones((40, 50, 60), np.float32)
+    part = np.ones((20, 50, 60), np.float32)
+    thin(whole, (0, -3, 2), 0.1)
+    thin(part, (20, -3, 2), 0.1)
+    assert np.array_equal(whole[20:], part)
+    assert 0.09 < whole.mean() < 0.11
+    line = np.ones(100_000, np.uint8)
+    thin(line, (7,), 0.25)
+    assert 0.24 < line.mean() < 0.26
+    scalar = np.ones((), np.float32)
+    thin(scalar, (), 0.1)
+    assert scalar == 1
 
 
 def test_short_sums_are_not_split():

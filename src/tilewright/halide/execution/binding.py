@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.halide.execution.contents import fill
+from tilewright.halide.execution.contents import fill, thin
 from tilewright.halide.execution.inputs import (
     BufferInput,
     InputError,
@@ -136,16 +136,27 @@ def bind(live: LivePipeline, inputs: Inputs, target: Any) -> list[Any]:
     ]
     boxes = live.boxes = _input_boxes(live, inputs, outputs, target)
     live.arrays.clear()
+    for buffer in inputs.buffers:
+        halide_buffer, array = allocate(
+            buffer.type, boxes[buffer.name], buffer.strides, buffer.name
+        )
+        live.arrays.append(array)
+        live.images[buffer.name].set(halide_buffer)
+    fill_inputs(live, inputs)
+    return outputs
+
+
+def fill_inputs(live: LivePipeline, inputs: Inputs, share: float = 1.0) -> None:
+    """Write the contents of all bound inputs; of a `share` below 1, the other elements are 0."""
     for index, buffer in enumerate(inputs.buffers):
-        box = boxes[buffer.name]
-        halide_buffer, array = allocate(buffer.type, box, buffer.strides, buffer.name)
+        box, array = live.boxes[buffer.name], live.arrays[index]
         fill(array, buffer, box, inputs.seed + index)
+        if share < 1:
+            thin(array, tuple(span.min for span in box), share)
+        halide_buffer = live.images[buffer.name].get()
         if buffer.type.code == "bfloat":
             _copy_bits(array, halide_buffer)
         halide_buffer.set_host_dirty(True)
-        live.arrays.append(array)
-        live.images[buffer.name].set(halide_buffer)
-    return outputs
 
 
 def _input_boxes(

@@ -57,6 +57,27 @@ def fill(array: npt.NDArray[Any], buffer: BufferInput, box: tuple[Span, ...], se
             plane[start:stop] = _values(part, buffer)
 
 
+def thin(array: npt.NDArray[Any], first: tuple[int, ...], share: float) -> None:
+    """Set all elements to zero but for a random `share` of them; axis d is dimension d.
+
+    Whether an element is kept depends on its coordinates, which start at `first`.
+    """
+    if not array.ndim or 0 in array.shape:
+        return
+    *keys, last = (
+        _keys(Span(low, extent), 0, d)
+        for d, (low, extent) in enumerate(zip(first, array.shape, strict=True))
+    )
+    inner = np.zeros(array.shape[:-1], np.uint32)
+    for d, key in enumerate(keys):
+        inner += key.reshape([-1 if axis == d else 1 for axis in range(len(keys))])
+    limit = np.uint32(min(share, 1.0) * 0xFFFFFFFF)
+    step = max(1, _CHUNK // max(inner.size, 1))
+    for start in range(0, last.size, step):
+        hashes = _mix(inner[..., None] + last[start : start + step])
+        array[..., start : start + step][hashes > limit] = 0
+
+
 def _seed_key(seed: int, d: int) -> int:
     return (seed * 0x9E3779B1 + (d + 1) * 0x85EBCA77) & 0xFFFFFFFF
 
