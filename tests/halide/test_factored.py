@@ -47,11 +47,15 @@ def statistics():
     )
     total[y] = y
     total[y] += value * r.y
+    q = hl.RDom([(2, 13), (-1, 6)], "q")
+    q.where((q.x < 2 * q.y + y) | (image[q.x, q.y] > 100))
+    q.where(q.y != 2)
+    other = hl.i32(image[q.x, y + q.y])
     extremes[y] = (hl.i32(300), hl.i32(-300), hl.i32(3))
     extremes[y] = (
-        hl.min(extremes[y][0], value),
-        hl.max(value, extremes[y][1]),
-        extremes[y][2] * (value + 1),
+        hl.min(extremes[y][0], other),
+        hl.max(other, extremes[y][1]),
+        extremes[y][2] * (other + 1),
     )
     last[y] = (hl.u8(0), 0)
     pixel = image[r.x, y + r.y]
@@ -354,15 +358,20 @@ def test_what_halide_does_not_prove_is_refused(name):
     assert "cannot prove that its operator is associative" in problem[1]
 
 
-def test_conditions_are_refused():
+def test_conditions_move_to_the_partial_results():
     image, r = hl.ImageParam(hl.Int(32), 2, "image"), hl.RDom([(0, 8), (0, 9)], "r")
     r.where(r.x < r.y)
     func = hl.Func("reduced")
     func[x] = 0
     func[x] += image[r.x, r.y]
     base = imported(hl.Pipeline(func))
-    (problem,) = clone_problems(base, (Factored(place(base, "reduced"), 1, ("r1",)),))
-    assert "RDom.where" in problem[1]
+    made = (Factored(place(base, "reduced"), 1, ("r1",)),)
+    assert list(clone_problems(base, made)) == []
+    extended = with_clones(base, made)
+    (condition,) = extended.by_name[extended.partials[0]].stages[1].predicates
+    kinds = [arg.kind for arg in condition.args]
+    assert kinds == ["rvar", "var"]
+    assert extended.funcs[place(extended, "reduced")].stages[1].predicates == ()
 
 
 @st.composite

@@ -132,9 +132,23 @@ def test_parts_of_other_lengths_have_conditions():
 def test_what_gains_nothing_is_not_split():
     assert split_in(reduced("mean"))
     assert not split_in(reduced("mean", width=30, height=20))  # little work
-    assert not split_in(reduced("where"))  # a condition
     one = replace(MACHINE, cores=1)
     assert scheduled(reduced("mean"), one).clones == ()
+
+
+def test_partial_results_per_lane_are_stored_with_the_lanes_innermost():
+    """Vectors of a sum with a condition are masked: elsewhere, they would be scatters."""
+    algorithm = reduced("where")
+    schedule = scheduled(algorithm)
+    (entry,) = split_in(algorithm)
+    assert entry.rvars[0] == "r0i"  # the condition depends on this loop
+    extended = with_clones(algorithm, schedule.clones)
+    place = extended.order[extended.partials[0]]
+    (found,) = (each for each in schedule.funcs if each.func == place)
+    lanes = len(extended.funcs[place].args) - len(entry.rvars)
+    assert (found.storage_order or (0,))[0] == lanes
+    (vector,) = (loop for loop in found.stages[1].loops if loop.mapping == "vectorized")
+    assert vector.name.startswith(f"v{lanes}")
 
 
 def test_rows_of_sums_have_enough_results():

@@ -129,10 +129,10 @@ def where(out, x, r, image):
         (added_up, 8192, False),  # enough results side by side
         (difference, 64, False),
         (independent, 4096, False),
-        (where, 64, False),
+        (where, 64, True),
     ],
 )
-def test_only_associative_reductions_with_few_results_are_split(update, extent, offered):
+def test_associative_reductions_with_few_results_are_split(update, extent, offered):
     assert bool(no_split(update, extent)) == offered
 
 

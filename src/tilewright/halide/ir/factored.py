@@ -130,8 +130,6 @@ def factor_problem(funcs: Sequence[Func], entry: Factored) -> str:
     stage = func.stages[entry.stage]
     if any("." in loop.name for loop in stage.loops):
         return "Halide cannot schedule a loop whose name has a dot; rename the Var"
-    if stage.predicates:
-        return "its reduction has a condition (RDom.where), which is not supported here"
     found = combiner(stage)
     return found if isinstance(found, str) else _loop_problem(func, stage, entry)
 
@@ -239,11 +237,16 @@ class _Reduction:
             1,
             (*map(change, self.stage.args), *added),
             tuple(map(change, self.stage.values)),
-            tuple(Op("lt", (values[loop], end), Type("uint", 1)) for loop, end in self.guards),
+            (*map(change, self.stage.predicates), *self._guards(values)),
             self._partial_loops(),
             self._domain([each for each in self.loops if each not in self.kept]),
         )
         return Func(self.name, (*func.args, *extra), func.types, (first, update))
+
+    def _guards(self, values: Mapping[str, Expr]) -> Iterator[Expr]:
+        """Yield the conditions of splits that do not divide their loops."""
+        for loop, end in self.guards:
+            yield Op("lt", (values[loop], end), Type("uint", 1))
 
     def _values(self, inner: Mapping[str, Expr]) -> dict[str, Expr]:
         """Return the value of every loop of the reduction from the loops that are left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import Split
 
 # The splits of loops, the loops that become dimensions of the partial results, and their extents.
@@ -50,3 +51,16 @@ def contiguous_parts(extents: Sequence[int], number: int) -> Parts | None:
 def guarded_split(loop: str, factor: int) -> Split:
     """Return the split of a loop of a reduction, with the only tail that ``rfactor`` allows."""
     return Split(loop, f"{loop}o", f"{loop}i", factor, "guard_with_if")
+
+
+def dimensions_of_lanes(algorithm: Algorithm) -> dict[str, int]:
+    """Return the dimension of neighbouring iterations, by the name of a Func of partial results.
+
+    It is the innermost loop that became a dimension, if that is the inner loop of a split. Stored
+    innermost, it gives dense vectors.
+    """
+    result = {}
+    for name, entry in zip(algorithm.partials, algorithm.factored, strict=True):
+        if entry.rvars and entry.rvars[0] in {split.inner for split in entry.splits}:
+            result[name] = len(algorithm.by_name[name].args) - len(entry.rvars)
+    return result

@@ -62,6 +62,7 @@ from tilewright.halide.schedulers.analytic.cpu.streams import (
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
+from tilewright.halide.schedulers.analytic.reduction_parts import dimensions_of_lanes
 
 
 class CpuCosts:
@@ -86,7 +87,7 @@ class CpuCosts:
     ) -> None:
         # The contiguous dimension of a Func may depend on the nested members.
         self._known = KnownBlocks() if known is None or transposed else known
-        self._stored = stored or {}
+        self._stored = dimensions_of_lanes(analysis.view.algorithm) if stored is None else stored
         self.alignment = Alignment(analysis, model.constants.most_separated, aligned)
         self.block_rank = block_rank
         self.transposed = transposed
@@ -103,10 +104,9 @@ class CpuCosts:
 
     def innermost(self, name: str) -> int:
         """Return the dimension of a Func or input that is contiguous in memory."""
-        if name in self.analysis.contiguous:
-            return self.analysis.contiguous[name]
-        if name in self._stored:
-            return self._stored[name]
+        for known in (self.analysis.contiguous, self._stored):
+            if name in known:
+                return known[name]
         if not self.transposed:
             return 0
         func = self.analysis.view.by_name.get(name)
