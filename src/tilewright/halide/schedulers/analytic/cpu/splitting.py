@@ -29,14 +29,14 @@ The search decides: it plans the pipeline with partial results, and the cheapest
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import only_reduces
-from tilewright.halide.analysis.summaries import Load, StageSummary
+from tilewright.halide.analysis.summaries import StageSummary
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.clones import Added
@@ -143,7 +143,7 @@ def _divided(
     summary = analysis.summaries(func.name)[stage.index]
     terms = tuple(int(extents[rvar.name]) for rvar in stage.rvars)
     scatters = bool(summary.scatter)
-    lanes = 1 if operator.ordered or scatters else _lanes(costs, func, summary, terms[0])
+    lanes = 1 if operator.ordered or scatters else _lanes(costs, func, summary, extents)
     few = points < model.cores * natural_lanes(summary, model)
     cycles = float(costs.stage_cycles(func.name, stage.index, extents, ()))
     parallel = few and model.cores > 1 and pays(cycles, model.cores, costs)
@@ -152,34 +152,29 @@ def _divided(
     return _Update(place, stage.index, terms, scatters, lanes, parallel)
 
 
-def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extent: int) -> int:
+def _lanes(
+    costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[str, float]
+) -> int:
     """Return the neighbouring iterations that get a partial result each, 1 for none.
 
-    They are for loops along rows that Halide cannot run in vectors. `extent` is the number of
-    iterations of the reduction's innermost loop.
+    They are for loops that Halide cannot run in vectors, unless neighbouring results fill vectors.
+    `extents` are the iterations of the update's loops.
     """
     if summary.scans or run_of(summary, costs.innermost) is not None:
         return 1
+    lanes = natural_lanes(summary, costs.model)
     along = costs.block(func.name, summary.index).vector
     vector = None if along is None else costs.pure_loops(func.name, summary.index).get(along)
-    if vector is not None and not crossings(summary, vector, costs.innermost):
+    dense = vector is not None and not crossings(summary, vector, costs.innermost)
+    if dense and extents[vector] >= lanes:
         return 1
     run = next(loop.name for loop in summary.loops if loop.kind != "pure")
-    if not any(_follows(load, run, costs) for load in summary.loads):
+    if not any(load.strides.get(run) and not load.indirect for load in summary.loads):
         return 1
-    lanes = natural_lanes(summary, costs.model)
     for vectors in SEARCH.partial_vectors:
-        if extent >= SEARCH.least_steps * lanes * vectors:
+        if extents[run] >= SEARCH.least_steps * lanes * vectors:
             return lanes * vectors
     return 1
-
-
-def _follows(load: Load, run: str, costs: CpuCosts) -> bool:
-    """Return whether a load reads neighbouring values along the loop `run`."""
-    steps = load.strides.get(run)
-    if not steps or load.indirect:
-        return False
-    return abs(steps[costs.innermost(load.callee)]) == 1
 
 
 def _split(schedule: Schedule, algorithm: Algorithm, update: _Update, number: int) -> Schedule:
