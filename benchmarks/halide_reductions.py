@@ -1,9 +1,10 @@
 """Random reductions on the host: one-shot schedules against Halide's autoschedulers.
 
-Each pipeline is a reduction drawn by its seed: a sum, an extreme, a Tuple, a position, a
-histogram, two updates, or a condition, over one to three dimensions, for none to two dimensions of
-results. The result is an output or is read by another stage; some extents are only known at run
-time. The one-shot schedule is verified and timed in the same rounds as the schedules of Halide's
+Each pipeline is a reduction drawn by its seed: a sum, an extreme, a Tuple, a position, a histogram,
+two updates, or a condition, over one to three dimensions, for none to two dimensions of results.
+These are the outermost dimensions of the input or, as in interleaved images, its innermost ones.
+The result is an output or is read by another stage; some extents are only known at run time. The
+one-shot schedule is verified and timed in the same rounds as the schedules of Halide's
 autoschedulers, and as our own without partial results (``rfactor``), if that differs.
 
 The seeds begin at `FIRST`. No rule of the scheduler was chosen with them.
@@ -22,7 +23,7 @@ import halide as hl
 
 import common
 
-FIRST = 100000
+FIRST = 110000
 COUNT = 60
 SECONDS = 1.5  # of rounds, for each pipeline
 ROUNDS = 7
@@ -83,6 +84,15 @@ def _reduce(
             f[at] += hl.cast(whole, read(*again, *results)) * 2
 
 
+def _condition(which: int, r: list[Any], extents: list[int], value: hl.Expr) -> hl.Expr:
+    """Return a condition on the loops of a reduction, or on the data."""
+    if which == 0:
+        return r[-1] % 3 != 1
+    if which == 1:
+        return r[0] * 2 < r[-1] + extents[0]
+    return value > hl.cast(value.type(), 1 if value.type().is_float() else 50) / 2
+
+
 def build(seed: int) -> tuple[hl.Pipeline, str]:
     """Return the random reduction of a seed and what it is, in words."""
     rng = random.Random(seed)
@@ -90,24 +100,26 @@ def build(seed: int) -> tuple[hl.Pipeline, str]:
     extents = _extents(rng, depth + dims)
     kind, dtype = rng.choice(KINDS), rng.choice(TYPES)
     at_run_time, first, scaled, read_on = (rng.random() < p for p in (0.3, 0.3, 0.3, 0.4))
+    inside, which = rng.random() < 0.3 and dims > 0, rng.randrange(3)
     image = hl.ImageParam(dtype, depth + dims, "image")
-    image.set_estimates([(0, max(5, extent)) for extent in extents])
-    ranges = [(0, image.dim(d).extent() if at_run_time else extents[d]) for d in range(depth)]
-    if first and not at_run_time:
-        image.set_estimates(
-            [(0, max(5, extent) + 2 * (d < depth)) for d, extent in enumerate(extents)]
-        )
-        ranges = [(2, extent) for _, extent in ranges]
+    # The input's dimensions: those of the reduction, then those of the results, or the reverse.
+    order = [*range(depth, depth + dims), *range(depth)] if inside else list(range(depth + dims))
+    started = first and not at_run_time
+    room = [max(5, e) + 2 * (started and d < depth) for d, e in enumerate(extents)]
+    image.set_estimates([(0, room[d]) for d in order])
+    ranges: list[Any] = [(2 * started, extents[d]) for d in range(depth)]
+    if at_run_time:
+        ranges = [(0, image.dim(order.index(d)).extent()) for d in range(depth)]
     dom = hl.RDom(ranges, "r")
-    if kind == "where":
-        dom.where(dom[depth - 1] % 3 != 1)
     r = [dom[d] for d in range(depth)]
     results: list[Any] = list(hl.vars("x y")[:dims])
-    read: Callable[..., Any] = lambda *at: image[_index(*at)]  # noqa: E731
+    read: Callable[..., Any] = lambda *at: image[_index(*(at[d] for d in order))]  # noqa: E731
+    if kind == "where":
+        dom.where(_condition(which, r, extents, read(*r, *results)))
     if scaled:
         before, loops = hl.Func("before"), hl.vars(" ".join(f"a{d}" for d in range(depth + dims)))
         before[_index(*loops)] = image[_index(*loops)] * 2 + 1
-        read = lambda *at: before[_index(*at)]  # noqa: E731
+        read = lambda *at: before[_index(*(at[d] for d in order))]  # noqa: E731
     f = hl.Func("f")
     _reduce(kind, f, results, r, hl.cast(dtype, read(*r, *results)), read)
     sizes = [*([BINS] if kind == "histogram" else []), *extents[depth:]]
@@ -119,7 +131,8 @@ def build(seed: int) -> tuple[hl.Pipeline, str]:
         last[at] = value * 3
     last.set_estimates([(0, size) for size in sizes])
     said = f"{kind} of {dtype}, {extents[:depth]} for {extents[depth:]}"
-    return hl.Pipeline(last), said + (", at run time" if at_run_time else "")
+    words = [said, *(["innermost"] if inside else []), *(["at run time"] if at_run_time else [])]
+    return hl.Pipeline(last), ", ".join(words)
 
 
 def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[str, Any]:

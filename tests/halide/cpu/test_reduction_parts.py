@@ -151,6 +151,23 @@ def test_partial_results_per_lane_are_stored_with_the_lanes_innermost():
     assert vector.name.startswith(f"v{lanes}")
 
 
+def channel_means(channels, width=1000, height=700):
+    """Sums over an image whose channels are next to each other."""
+    image, r = hl.ImageParam(hl.UInt(8), 3, "image"), hl.RDom([(0, width), (0, height)], "r")
+    total = hl.Func("total")
+    total[c] = hl.f32(0.0)
+    total[c] += hl.f32(image[c, r.x, r.y])
+    image.set_estimates([(0, channels), (0, width), (0, height)])
+    total.set_estimates([(0, channels)])
+    return load(hl.Pipeline(total))
+
+
+@pytest.mark.parametrize(("channels", "per_lane"), [(3, True), (64, False)])
+def test_pixels_have_partial_results_where_their_channels_do_not_fill_vectors(channels, per_lane):
+    kept = {name for entry in split_in(channel_means(channels)) for name in entry.rvars}
+    assert ("r0i" in kept) == per_lane
+
+
 def test_rows_of_sums_have_enough_results():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     r = hl.RDom([(0, 500)], "r")
