@@ -152,9 +152,7 @@ def _divided(
     return _Update(place, stage.index, terms, scatters, lanes, parallel)
 
 
-def _lanes(
-    costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[str, float]
-) -> int:
+def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[str, float]) -> int:
     """Return the neighbouring iterations that get a partial result each, 1 for none.
 
     They are for loops that Halide cannot run in vectors, unless neighbouring results fill vectors.
@@ -165,8 +163,11 @@ def _lanes(
     lanes = natural_lanes(summary, costs.model)
     along = costs.block(func.name, summary.index).vector
     vector = None if along is None else costs.pure_loops(func.name, summary.index).get(along)
-    dense = vector is not None and not crossings(summary, vector, costs.innermost)
-    if dense and extents[vector] >= lanes:
+    if (
+        vector is not None
+        and extents[vector] >= lanes
+        and not crossings(summary, vector, costs.innermost)
+    ):
         return 1
     run = next(loop.name for loop in summary.loops if loop.kind != "pure")
     if not any(load.strides.get(run) and not load.indirect for load in summary.loads):
