@@ -8,12 +8,34 @@ from __future__ import annotations
 
 import hashlib
 
-from strangers import blas, everyday, imaging, networks, quantised, resize, transforms, unusual
+from strangers import (
+    blas,
+    everyday,
+    imaging,
+    networks,
+    pictures,
+    quantised,
+    resize,
+    sciences,
+    transforms,
+    unusual,
+)
 from strangers.kit import Program
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.PROGRAMS
-    for module in (quantised, blas, resize, transforms, networks, imaging, unusual, everyday)
+    for module in (
+        quantised,
+        blas,
+        resize,
+        transforms,
+        networks,
+        imaging,
+        unusual,
+        everyday,
+        pictures,
+        sciences,
+    )
 }
 PROGRAMS: dict[str, Program] = {
     program.name: program for programs in FAMILIES.values() for program in programs
