@@ -5,6 +5,7 @@ import pytest
 from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.scans import scanned_dimension
+from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.names import readable
 from tilewright.halide.legality.check import Limits, check
@@ -101,6 +102,16 @@ def test_the_scanned_dimension_is_innermost_and_steps_are_unrolled():
     assert not check(planned.schedule, algorithm, Limits(1024, 48 * 1024))
     task = Task(algorithm, A100.halide_target, A100, "test")
     assert planned.cost == pytest.approx(predicted(task, planned.schedule).seconds, rel=0.05)
+
+
+@pytest.mark.parametrize(("rest", "partition"), [(0, "never"), (1, "always")])
+def test_halide_lowers_scans_with_and_without_a_remainder(rest, partition):
+    algorithm = smoothed(height=1 + 125 * SEARCH.scan_steps + rest)
+    (planned,) = schedule_gpu(algorithm, A100)
+    stage = entry_of(planned, algorithm, "f").stages[1]
+    (outer,) = [split.outer for split in stage.splits if split.old == "r0"]
+    assert {loop.name: loop.partition for loop in stage.loops}[outer] == partition
+    assert not refusal(planned.schedule, algorithm)
 
 
 @pytest.mark.parametrize("changes", [{"along": 0}, {"output": True}])

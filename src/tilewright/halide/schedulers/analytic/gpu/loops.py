@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.loops import part_of, pure_loop
-from tilewright.halide.ir.nest import default_stage, original_loops
+from tilewright.halide.ir.nest import NestLoop, default_stage, original_loops
 from tilewright.halide.ir.schedule import (
     ROOT,
     FuncSchedule,
@@ -401,19 +401,23 @@ def _inner_reductions(
     taken = {loop.loop.name for loop in kernel.loops} | set(kernel.rounds)
     parts, loops = _reductions(kernel.func, kernel.stage, budget, taken, plan.steps)
     if scanned and not parts and kernel.summary.scans and len(loops) == 1:
-        return _steps(loops[0].name)
+        nests = {nest.name: nest for nest in original_loops(kernel.func, kernel.stage)}
+        return _steps(nests[loops[0].name])
     return parts, loops
 
 
-def _steps(loop: str) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
+def _steps(loop: NestLoop) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
     """Return the split of a scan's loop, and the resulting loops, innermost first.
 
     The remainder is a version of the loop of its own: a condition around every unrolled step would
-    keep the loads of the next steps from being issued ahead.
+    keep the loads of the next steps from being issued ahead. Where the steps divide a constant
+    extent there is no remainder, and Halide refuses to partition the loop.
     """
-    copies, rest = part_of(loop, "_u"), part_of(loop, "_s")
-    split = Split(loop, rest, copies, SEARCH.scan_steps, "guard_with_if")
-    return [split], [ScheduledLoop(copies, "unrolled"), ScheduledLoop(rest, partition="always")]
+    copies, rest = part_of(loop.name, "_u"), part_of(loop.name, "_s")
+    split = Split(loop.name, rest, copies, SEARCH.scan_steps, "guard_with_if")
+    even = loop.extent is not None and loop.extent % SEARCH.scan_steps == 0
+    outer = ScheduledLoop(rest, partition="auto" if even else "always")
+    return [split], [ScheduledLoop(copies, "unrolled"), outer]
 
 
 def _host_stage(func: Func, stage: Stage) -> StageSchedule:
