@@ -32,6 +32,7 @@ from tilewright.halide.schedulers.analytic.gpu.nested import (
     grows_inside_threads,
     narrowed_by_conditions,
     optimize_granularity,
+    updated_by_conditions,
 )
 from tilewright.halide.schedulers.analytic.gpu.occupancy import residency
 from tilewright.halide.schedulers.analytic.gpu.plan import (
@@ -482,6 +483,8 @@ def _bounded(
         kept &= tiles[:, i] == 1.0
     if registers is None:
         return tiles[kept], None
+    if updated_by_conditions(kernel, nested):
+        kept &= np.all(registers == 1.0, axis=1)
     if narrowed_by_conditions(kernel, nested):
         kept &= (registers > 1.0).sum(axis=1) < 2
     if output_tail(kernel, any_size) == "guard_with_if":

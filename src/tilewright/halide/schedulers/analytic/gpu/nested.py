@@ -29,6 +29,7 @@ from tilewright.halide.analysis.thread_divisors import (
     scattered_dimensions,
 )
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
+from tilewright.halide.ir.expressions import uses
 from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.gpu.kernel import Array, FusedKernel, sizes
 from tilewright.halide.schedulers.analytic.gpu.tiling import Tiles
@@ -225,12 +226,23 @@ def narrowed_by_conditions(kernel: FusedKernel, nested: Mapping[str, str]) -> bo
     readers = {name: view.stages(name) for name in set(nested.values()) - {kernel.output}}
     readers[kernel.output] = (kernel.stage,)
     return any(
-        _on_two_dimensions(stage, node) and any(_reads(arg, nested) for arg in node.args[1:])
+        _on_two_dimensions(stage, node.args[0]) and any(_reads(e, nested) for e in node.args[1:])
         for stages in readers.values()
         for stage in stages
         for node in walk(*stage.values)
         if isinstance(node, Op | Call) and node.name in ("select", "if_then_else")
     )
+
+
+def updated_by_conditions(kernel: FusedKernel, nested: Mapping[str, str]) -> bool:
+    """Return whether members have updates under a condition on two dimensions (a triangle, say).
+
+    An update reads its own earlier value at the points that meet the condition, and Halide adds
+    these to the region that a thread computes. If a thread has several points along one of the
+    dimensions, Halide then finds no constant size for the registers.
+    """
+    stages = (stage for name in nested for stage in kernel.analysis.view.stages(name))
+    return any(_on_two_dimensions(stage, each) for stage in stages for each in stage.predicates)
 
 
 def bounded_in_members(
@@ -274,10 +286,9 @@ def bounded_in_members(
     return kept
 
 
-def _on_two_dimensions(stage: Stage, choice: Op | Call) -> bool:
+def _on_two_dimensions(stage: Stage, condition: Expr) -> bool:
     dimensions = {loop.name for loop in stage.loops if loop.kind == "pure"}
-    names = {node.name for node in walk(choice.args[0]) if isinstance(node, Variable)}
-    return len(names & dimensions) > 1
+    return sum(uses(condition, {name}, reads=False) for name in dimensions) > 1
 
 
 def _reads(expr: Expr, names: Container[str]) -> bool:
