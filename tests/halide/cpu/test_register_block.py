@@ -413,8 +413,8 @@ def test_blocks_that_gather_are_limited():
     clamped = load({"x": (1.0, 0.0), "y": (0.0, 1.0), "r": (1.0, 0.0)}, clamped="xr")
     summary = stage([op("add", loops="xyr")], [clamped], loops=(X, Y, R))
     # 8 lanes, 2 vectors and 4 rows that the load depends on
-    assert gathered_elements(summary, LOOPS, Block(0, 8, 2, 1, 4)) == 64
-    assert gathered_elements(summary, LOOPS, SCALAR) == 0
+    assert gathered_elements(summary, LOOPS, Block(0, 8, 2, 1, 4), first) == 64
+    assert gathered_elements(summary, LOOPS, SCALAR, first) == 0
     many = dataclasses.replace(
         summary, loads=tuple(dataclasses.replace(clamped, callee=f"in{i}") for i in range(20))
     )
@@ -463,7 +463,7 @@ def test_clamped_reductions_take_narrower_blocks():
 
 
 def test_several_vectors_are_not_gathered_through_data():
-    indirect = load({"x": None, "r": None}, indirect=True)
+    indirect = load({"x": None, "y": None, "r": None}, indirect=True)
     summary = stage([op("add", loops="xyr")], [indirect], loops=(X, Y, R))
     assert best(summary, {0: 1024, 1: 1024}).vectors == 1
 

@@ -39,6 +39,7 @@ from tilewright.halide.analysis.bounds import (
 from tilewright.halide.analysis.fixed_point import fixed_point
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
+from tilewright.halide.analysis.layouts import along_memory, fixed_strides
 from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.operation_counts import (
     OpCount,
@@ -50,6 +51,7 @@ from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.residues import at_residues, residues_of
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
+from tilewright.halide.analysis.waits import NO_WAITS, Waits, waits_of
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -124,7 +126,7 @@ class StageSummary:
     (`strides.divisors_of`), as in ``select(x % 2 == 0, a, b)``. `scatter` is whether the stage
     stores at coordinates that depend on loaded data, and `reorderable` is `is_reorderable`.
     `periods` are `remainders` with the divisions in coordinates that depend on loaded data.
-    `phases` is set by a scheduler that aligns the Func's bounds.
+    `phases` is set by a scheduler that aligns the Func's bounds. `waits` are chains and conditions.
     """
 
     func: str
@@ -141,6 +143,7 @@ class StageSummary:
     reorderable: bool = False
     periods: Mapping[str, int] = field(default_factory=dict)
     phases: Phases | None = None
+    waits: Waits = NO_WAITS
 
     @cached_property
     def arithmetic(self) -> float:
@@ -224,6 +227,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         divisors_of(loop_divisions(roots, depends), slopes, divisors),
         is_reorderable(stage),
         divisors_of(loop_divisions(roots, depends, indirect=True), slopes, divisors),
+        waits=waits_of(func.name, stage),
     )
 
 
@@ -303,7 +307,7 @@ class Analysis:
     def contiguous(self) -> dict[str, int]:
         """The contiguous dimension of each input, for inputs whose first one is not contiguous."""
         parameters = self.view.algorithm.parameters
-        return {
+        return {name: strides.index(1) for name, strides in fixed_strides(parameters).items()} | {
             parameters[known.parameter].name: known.dimension
             for known in self.known.values()
             if known.field == "stride"
@@ -328,9 +332,9 @@ class Analysis:
         known = self._summaries.get(key)
         if known is None:
             func = self.view.algorithm.by_name[name]
-            known = tuple(
-                _summary(func, s, self.linear, self._slopes) for s in self.view.stages(name)
-            )
+            fixed = fixed_strides(self.view.algorithm.parameters)
+            each = (_summary(func, s, self.linear, self._slopes) for s in self.view.stages(name))
+            known = tuple(along_memory(summary, fixed) for summary in each)
             self._summaries[key] = known
         return known
 

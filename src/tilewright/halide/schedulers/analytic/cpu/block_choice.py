@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilewright.halide.analysis.reductions import accumulates
-from tilewright.halide.analysis.summaries import StageSummary
+from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
@@ -155,11 +155,11 @@ def _candidates(
     if summary.scatter:
         yield from _scattering(loops, extents) if reducing else ()
         return
-    # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
-    gathered = any(load.indirect for load in summary.loads)
-    counts = (1,) if gathered or not accumulating else SEARCH.block_vectors
-    counts += SEARCH.stream_vectors if streams and not gathered else ()
     for d in loops:
+        # Several gathered vectors per block gain nothing and take LLVM minutes to compile.
+        gathered = any(_gathers(load, loops[d], innermost) for load in summary.loads)
+        counts = (1,) if gathered or not accumulating else SEARCH.block_vectors
+        counts += SEARCH.stream_vectors if streams and not gathered else ()
         for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
             if extents[d] < max(2, width // 2):
                 continue
@@ -168,13 +168,28 @@ def _candidates(
             for vectors in (n for n in counts if n == 1 or width * n <= extents[d]):
                 several = _with_rows(Block(d, width, vectors), summary, loops, extents,
                                      innermost, accumulating, reducing)  # fmt: skip
-                yield from (b for b in several if not accumulating or _compiles(summary, loops, b))
+                if accumulating:
+                    several = (b for b in several if _compiles(summary, loops, b, innermost))
+                yield from several
 
 
-def _compiles(summary: StageSummary, loops: Mapping[int, str], block: Block) -> bool:
+def _gathers(load: Load, vector: str, innermost: Innermost) -> bool:
+    """Return whether vectors along a loop gather: they lie at places that depend on data.
+
+    The place of a whole row may depend on data; its values are then neighbours all the same.
+    """
+    if not load.indirect or vector not in load.strides:
+        return False
+    steps = load.strides[vector]
+    return steps is None or across(load, steps, innermost)
+
+
+def _compiles(
+    summary: StageSummary, loops: Mapping[int, str], block: Block, innermost: Innermost
+) -> bool:
     """Return whether LLVM compiles the block of a reduction in seconds."""
     small = block.vectors * block.rows == 1
-    return small or gathered_elements(summary, loops, block) <= SEARCH.most_gathered
+    return small or gathered_elements(summary, loops, block, innermost) <= SEARCH.most_gathered
 
 
 def _scattering(loops: Mapping[int, str], extents: Mapping[int, float]) -> Iterator[Block]:
@@ -245,15 +260,17 @@ def _with_rows(
             yield from (replace(block, row=row, rows=rows) for rows in fitting)
 
 
-def gathered_elements(summary: StageSummary, loops: Mapping[int, str], block: Block) -> int:
+def gathered_elements(
+    summary: StageSummary, loops: Mapping[int, str], block: Block, innermost: Innermost
+) -> int:
     """Return the elements that a block loads one by one, at least at the image's borders."""
     if block.vector is None:
         return 0
-    vector = loops.get(block.vector)
+    vector = loops.get(block.vector, "")
     row = None if block.row is None else loops.get(block.row)
     total = 0
     for load in summary.loads:
-        if vector in load.clamped or (load.indirect and vector in load.strides):
+        if vector in load.clamped or _gathers(load, vector, innermost):
             copies = block.vectors * (block.rows if row in load.strides else 1)
             total += block.lanes * copies
     return total

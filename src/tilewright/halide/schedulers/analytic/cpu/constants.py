@@ -258,6 +258,15 @@ class CpuConstants:
         "cycles per step",
         "Fog, Instruction tables (2022): latency of an integer addition, Skylake and Zen 1 to 4",
     )
+    load_latency_cycles: float = constant(
+        5.0, "cycles", "Fog, The microarchitecture (2022): a load from the first cache, Ice Lake"
+    )
+    masked_lane_cycles: float = constant(
+        16.0, "cycles per lane", "measured: masked sums of interleaved bytes, half masked, Zen 5"
+    )
+    doubtful_cycles: float = constant(
+        8.0, "cycles per step", "chosen: half of the mispredicted branches, of 16 cycles each"
+    )
     forward_cycles: float = constant(
         8.0, "cycles per step", "chosen: store-to-load forwarding, 5 cycles, and an addition"
     )

@@ -7,6 +7,9 @@
 | `moved` | transfer of the Func's values to the second cache and back | cycles |
 | `bias` | a Func is inlined if together <= (apart + moved) x bias | 1 |
 
+Inlining a Func keeps its reader's innermost block from computing a reduction in registers, unless
+the reader can do so itself (see `nested`). `together` then includes what the reduction loses.
+
 The time to cost a reader is proportional to its reads. For readers of very many Funcs, only the
 cycles added by inlining are estimated (`_substituted_cycles`).
 """
@@ -25,6 +28,7 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
+from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction, nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.register_block import value_bytes
 from tilewright.halide.schedulers.analytic.cpu.staging import wrappers_of
 from tilewright.halide.schedulers.analytic.grouping import MOST_MEMBERS
@@ -56,6 +60,7 @@ def inline_trivial(
         return cycles[key]
 
     current = CpuCosts(base, model, {}, known=known)
+    guests = nest_reductions(base)
     wrappers = wrappers_of(algorithm)
     for func in algorithm.funcs:
         if func.name not in regions or not may_inline(algorithm, func) or func.name in wrappers:
@@ -81,8 +86,11 @@ def inline_trivial(
                 continue
             apart = root_cycles(current, func.name)
             apart += sum(root_cycles(current, r) for r in readers)
+        hosted = nest_reductions(proposal.analysis)
+        lost = [name for name, nest in guests.items() if nest.host == func.name != name]
+        together += sum(_unnested_cycles(current, g, guests[g]) for g in lost if g not in hosted)
         if together <= (apart + moved) * bias:
-            current = proposal
+            current, guests = proposal, hosted
     return current.analysis
 
 
@@ -93,6 +101,14 @@ def _stays_small(costs: CpuCosts, readers: Sequence[str]) -> bool:
     except TooLarge:
         return False
     return max(sizes) <= SEARCH.largest_expression
+
+
+def _unnested_cycles(costs: CpuCosts, name: str, nest: NestedReduction) -> float:
+    """Return the cycles that a reduction takes more outside the innermost block of its reader."""
+    analysis, region = costs.analysis, costs.analysis.regions[name]
+    inside = CpuCosts(analysis, costs.model, {name: nest})
+    lost = costs.func_cycles(name, region) - inside.func_cycles(name, region)
+    return max(0.0, float(np.max(lost))) + _moved_cycles(costs, name, region)
 
 
 def _moved_cycles(costs: CpuCosts, name: str, region: Box) -> float:

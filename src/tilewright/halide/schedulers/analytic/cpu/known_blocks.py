@@ -73,6 +73,9 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
         summary.scans,
         summary.reorderable,
         innermost(summary.func),
+        summary.waits.chain,
+        frozenset(place.get(name, name) for name in summary.waits.masked),
+        summary.waits.doubtful,
         _form_of_phases(summary, loops, innermost),
     )
 

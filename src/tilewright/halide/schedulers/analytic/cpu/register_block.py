@@ -48,10 +48,16 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
 
 
 def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
-    """Return the lanes that fill a register with the type of most of the work."""
+    """Return the lanes that fill a register with the type of most of the work.
+
+    Work that depends on reduction loops only is the same for all lanes, and does not count.
+    """
     c = model.constants
+    pure = {loop.name for loop in summary.loops if loop.kind == "pure"}
     weight: dict[int, float] = {}
     for op in summary.vector_ops:
+        if pure and op.loops and not op.loops & pure:
+            continue
         if op.type.code == "handle" or op.name in ("cast", "reinterpret") or op.type.bits == 1:
             continue
         weight[op.type.bytes] = weight.get(op.type.bytes, 0.0) + op.count
@@ -179,7 +185,7 @@ def _cycles(
     elif summary.scatter and any(load.callee == summary.func for load in summary.loads):
         # The next load may depend on the value just stored.
         cycles = max(cycles, c.forward_cycles)
-    return cycles + stores + _loop(kernel, model)
+    return cycles + stores + _conditions(kernel, model) + _loop(kernel, model)
 
 
 def _loop(kernel: _Kernel, model: CpuModel) -> float:
@@ -203,7 +209,28 @@ def _accumulated(cycles: float, held: float, kernel: _Kernel, model: CpuModel) -
     # Each step depends on the previous one: short blocks wait for its latency.
     integers = all(t.code != "float" for t in kernel.summary.types)
     chain = c.integer_chain_cycles if integers else c.chain_cycles
-    return max(cycles, chain) + c.spill_cycles * spilled
+    return max(cycles, chain, _chain(kernel, model)) + c.spill_cycles * spilled
+
+
+def _chain(kernel: _Kernel, model: CpuModel) -> float:
+    """Return the cycles of the longest chain of operations and loads from one step to the next."""
+    c, chain = model.constants, kernel.summary.waits.chain
+    if chain is None:
+        return 0.0
+    load = c.load_latency_cycles
+    if kernel.vector is not None:
+        load = max(load, c.gather_cycles * kernel.block.lanes)
+    return (
+        chain.floats * c.chain_cycles + chain.others * c.integer_chain_cycles + chain.loads * load
+    )
+
+
+def _conditions(kernel: _Kernel, model: CpuModel) -> float:
+    """Return the cycles of branches whose outcome depends on data, per step."""
+    waits = kernel.summary.waits
+    if not waits.doubtful or kernel.vector in waits.masked:
+        return 0.0
+    return model.constants.doubtful_cycles * kernel.copies(waits.masked)
 
 
 def phases_of(
@@ -253,6 +280,8 @@ def _load(
     if parts > 1 and kernel.vector is not None:
         load = separated(load, kernel.vector, parts)
     cost = parts * load_cycles(load, kernel.vector, kernel.width // parts, model, innermost)
+    if kernel.vector in kernel.summary.waits.masked and not _is_dense(load, kernel, innermost):
+        cost = c.masked_lane_cycles * kernel.width * len(kernel.summary.types)
     if kernel.vector in load.clamped and not load.indirect:
         cost += kernel.border * c.border_cycles * kernel.width
     cost *= kernel.copies(depends)
@@ -261,6 +290,15 @@ def _load(
     elif kernel.vector is not None and not depends & kernel.inner:
         cost *= c.broadcast_share
     return cost
+
+
+def _is_dense(load: Load, kernel: _Kernel, innermost: Innermost) -> bool:
+    """Return whether the lanes of a load are neighbours, or the same value."""
+    steps = load.strides.get(kernel.vector, ()) if kernel.vector is not None else ()
+    if steps is None or kernel.vector in load.divisors:
+        return False
+    inner = innermost(load.callee)
+    return not steps or all(abs(s) == (1.0 if d == inner else 0.0) for d, s in enumerate(steps))
 
 
 def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[float, float]:

@@ -1,0 +1,215 @@
+"""Chains from step to step, conditions, rows of tables, and inputs with interleaved colours."""
+
+import halide as hl
+import pytest
+from answers import assert_right
+from cpu_machines import FOUR_CORES
+
+from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
+from tilewright.halide.analysis.waits import NO_WAITS, Chain, Waits
+from tilewright.halide.frontend.source import load
+from tilewright.halide.ir.names import readable
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
+from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
+from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.analytic.cpu.register_block import block_cycles, natural_lanes
+from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+
+MODEL = model_of(FOUR_CORES)
+C = MODEL.constants
+x, y, c = hl.vars("x y c")
+
+
+def image(name, dtype, *extents):
+    param = hl.ImageParam(dtype, len(extents), name)
+    param.set_estimates([(0, extent) for extent in extents])
+    return param
+
+
+def loaded(func, *extents):
+    func.set_estimates([(0, extent) for extent in extents])
+    return load(hl.Pipeline(func))
+
+
+def analysed(algorithm):
+    inlined = frozenset(func.name for func in algorithm.funcs if "_im" in func.name)
+    view = View(algorithm, inlined)
+    return Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
+
+
+def update_of(algorithm, name="f", stage=1):
+    (func,) = [f.name for f in algorithm.funcs if readable(f.name) == name]
+    return analysed(algorithm).summaries(func)[stage]
+
+
+def checksum(length=64, rows=48):
+    """A table, and rows that step through it: each step needs the value of the one before."""
+    data, table, f = image("data", hl.UInt(8), length, rows), hl.Func("table"), hl.Func("f")
+    r = hl.RDom([(0, length)], "r")
+    table[x] = hl.u32(x) * hl.u32(2654435761)
+    f[y] = hl.u32(0)
+    f[y] = table[hl.cast(hl.UInt(8), f[y]) ^ data[r, y]] ^ (f[y] >> 8)
+    return loaded(f, rows)
+
+
+def summed(value, condition=None, *, reductions=(50,)):
+    f, r = hl.Func("f"), hl.RDom([(0, n) for n in reductions], "r")
+    if condition is not None:
+        r.where(condition(r))
+    f[x] = hl.f32(0.0)
+    f[x] = value(f, r)
+    return loaded(f, 512)
+
+
+DATA = image("data", hl.Float(32), 512, 50)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (lambda f, r: f[x] + DATA[x, r], Chain(floats=1)),
+        (lambda f, r: f[x] * 0.5 + DATA[x, r], Chain(floats=1)),  # fused
+        (lambda f, r: (f[x] + DATA[x, r]) * 0.5, Chain(floats=2)),
+        (lambda f, r: hl.max(f[x], DATA[x, r]), Chain(others=1)),
+        (lambda f, r: f[x] + hl.max(f[x], DATA[x, r]), Chain(floats=1, others=1)),
+        (lambda f, r: DATA[hl.clamp(hl.i32(f[x]), 0, 9), r], Chain(others=2, loads=1)),
+        (lambda f, r: DATA[x, r], None),
+    ],
+)
+def test_chains(value, expected):
+    assert update_of(summed(value)).waits == Waits(expected)
+
+
+def test_the_first_stage_waits_for_nothing():
+    assert update_of(checksum(), stage=0).waits == NO_WAITS
+
+
+@pytest.mark.parametrize(
+    ("condition", "masked", "doubtful"),
+    [
+        (lambda r: r.x < x, {"x", "r$x"}, False),
+        (lambda r: r.x * r.x < 900, {"r$x"}, False),
+        (lambda r: DATA[x, r.x] > 0.5, {"x", "r$x"}, True),
+        (lambda r: DATA[0, r.x] > 0.5, {"r$x"}, True),
+    ],
+)
+def test_conditions(condition, masked, doubtful):
+    waits = update_of(summed(lambda f, r: f[x] + DATA[x, r], condition)).waits
+    assert (waits.masked, waits.doubtful) == (masked, doubtful)
+
+
+def test_chains_through_tables_run_in_vectors():
+    summary = update_of(checksum())
+    loops, block = {0: "y"}, Block(0, 8)
+    scalar, vector = (
+        block_cycles(summary, loops, each, MODEL, lambda _: 0) for each in (SCALAR, block)
+    )
+    # Two operations and a load from one step to the next.
+    assert scalar >= 2 * C.integer_chain_cycles + C.load_latency_cycles
+    assert vector / 8 < scalar
+    algorithm = checksum()
+    planned = schedule_cpu(algorithm, FOUR_CORES)[0]
+    (entry,) = [e for e in planned.schedule.funcs if algorithm.funcs[e.func].name.startswith("f")]
+    assert any(loop.mapping == "vectorized" for loop in entry.stages[1].loops)
+    assert_right(algorithm, planned.schedule, guarded=False)
+
+
+def test_lanes_are_for_what_differs_between_them():
+    """A condition on reduction loops is computed once per step, whatever its type."""
+    f, r, data = hl.Func("f"), hl.RDom([(-4, 9), (-4, 9)], "r"), image("data", hl.UInt(8), 600, 64)
+    r.where(r.x * r.x + r.y * r.y <= 18)
+    f[x, y] = hl.u8(0)
+    f[x, y] = hl.max(f[x, y], data[x + r.x + 4, y + r.y + 4])
+    assert natural_lanes(update_of(loaded(f, 512, 32)), MODEL) == 32
+
+
+def test_rows_of_a_table_are_read_in_several_vectors():
+    """Which row depends on data; the values in it are neighbours."""
+    table, rows = image("table", hl.Float(32), 64, 100), image("rows", hl.Int(32), 20, 300)
+    f, r = hl.Func("f"), hl.RDom([(0, 20)], "r")
+    f[x, y] = hl.f32(0.0)
+    f[x, y] += table[x, hl.clamp(rows[r, y], 0, 99)]
+    summary = update_of(loaded(f, 64, 300))
+    found = best_block(summary, {0: "x", 1: "y"}, {0: 64.0, 1: 300.0}, MODEL, lambda _: 0)
+    assert found.vector == 0
+    assert found.vectors > 1
+
+
+def masked(interleaved, width=400, height=96):
+    """Sums of the colours of the pixels that a mask selects."""
+    data, mask = (
+        image("data", hl.UInt(8), width, height, 3),
+        image("mask", hl.UInt(8), width, height),
+    )
+    if interleaved:
+        data.dim(0).set_stride(3)
+        data.dim(2).set_stride(1)
+    f, r = hl.Func("f"), hl.RDom([(0, width), (0, height)], "r")
+    r.where(mask[r.x, r.y] > 127)
+    f[c] = hl.u32(0)
+    f[c] += hl.u32(data[r.x, r.y, c])
+    return loaded(f, 3)
+
+
+def load_of_data(summary):
+    (found,) = [each for each in summary.loads if readable(each.callee) == "data"]
+    return found
+
+
+def test_steps_between_interleaved_pixels_are_steps_in_memory():
+    analysis = analysed(masked(True))
+    (name,) = [f.name for f in analysis.view.algorithm.funcs if f.name.startswith("f")]
+    data = load_of_data(analysis.summaries(name)[1])
+    assert analysis.contiguous == {data.callee: 2}
+    assert data.strides == {"r$x": (0.0, 0.0, 3.0), "r$y": (0.0, 1.0, 0.0), "c": (0.0, 0.0, 1.0)}
+    assert analysed(masked(False)).contiguous == {}
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_masked_vectors_are_for_neighbours(interleaved):
+    """Halide loads masked lanes that are apart one by one, each after a branch."""
+    algorithm = masked(interleaved)
+    data = load_of_data(update_of(algorithm))
+    inner = CpuCosts(analysed(algorithm), MODEL, {}).innermost(data.callee)
+    assert data.strides["r$x"][inner] == (3.0 if interleaved else 1.0)
+    planned = schedule_cpu(algorithm, FOUR_CORES)[0]
+    assert_right(algorithm, planned.schedule, guarded=False)
+
+
+def test_masked_lanes_that_are_apart_are_costed_one_by_one():
+    f, r, data = hl.Func("f"), hl.RDom([(0, 50)], "r"), image("data", hl.Float(32), 2048, 50)
+    limits = image("limits", hl.Int(32), 512)
+    r.where(r < limits[x])
+    f[x] = hl.f32(0.0)
+    f[x] += data[4 * x, r]
+    summary = update_of(loaded(f, 512))
+    cycles = block_cycles(summary, {0: "x"}, Block(0, 8), MODEL, lambda _: 0)
+    assert cycles >= 8 * C.masked_lane_cycles
+
+
+def spread(steps=3, width=320, height=200):
+    """The least of the neighbours, several times, with zero outside."""
+    current, data = hl.Func("start"), image("data", hl.UInt(32), width, height)
+    current[x, y] = data[x, y] % 1000
+    for step in range(steps):
+        bounds = [(0, width), (0, height)]
+        near = hl.BoundaryConditions.constant_exterior(current, hl.u32(0), bounds)
+        r, least = hl.RDom([(-1, 3), (-1, 3)], f"r{step}"), hl.Func(f"least{step}")
+        least[x, y] = hl.u32(0xFFFFFFFF)
+        least[x, y] = hl.min(least[x, y], near[x + r.x, y + r.y])
+        current = hl.Func(f"after{step}")
+        current[x, y] = hl.select(near[x, y] == 0, hl.u32(0), least[x, y])
+    return loaded(current, width, height)
+
+
+def test_readers_that_keep_a_reduction_in_registers_are_not_inlined():
+    algorithm = spread()
+    planned = schedule_cpu(algorithm, FOUR_CORES)[0]
+    names = {readable(algorithm.funcs[entry.func].name): entry for entry in planned.schedule.funcs}
+    for step in range(3):
+        level = names[f"least{step}"].compute
+        assert level.kind == "at"
+        assert readable(algorithm.funcs[level.func].name) == f"after{step}"
+    assert_right(algorithm, planned.schedule, guarded=False)
