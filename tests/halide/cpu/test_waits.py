@@ -213,3 +213,17 @@ def test_readers_that_keep_a_reduction_in_registers_are_not_inlined():
         assert level.kind == "at"
         assert readable(algorithm.funcs[level.func].name) == f"after{step}"
     assert_right(algorithm, planned.schedule, guarded=False)
+
+
+@pytest.mark.parametrize(("operations", "lanes"), [(0, 32), (12, 16)])
+def test_stages_of_few_values_fill_registers_of_their_narrowest_type(operations, lanes):
+    """With more values, four registers for each of them are more than there are."""
+    data, curve = image("data", hl.UInt(8), 640, 400), image("curve", hl.UInt(8), 1024)
+    f, index = hl.Func("f"), hl.i32(data[x, y])
+    for i in range(operations):
+        index = hl.select(index > 100 * i, index, index + i)
+    f[x, y] = curve[index]
+    summary = update_of(loaded(f, 640, 400), stage=0)
+    extents = {0: 640.0, 1: 400.0}
+    found = best_block(summary, {0: "x", 1: "y"}, extents, MODEL, lambda _: 0)
+    assert (found.vector, found.lanes) == (0, lanes)

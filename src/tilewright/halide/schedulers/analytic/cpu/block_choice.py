@@ -124,10 +124,19 @@ def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel)
     yield lanes // 2
     divisor = summary.remainders.get(vector, 1)
     yield lanes * separated_parts(divisor, divisor * lanes, model)
-    # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
-    # more than 16 registers.
     if 2 * lanes <= stored_lanes(summary, model) and (not reducing or _thin(summary, lanes, model)):
         yield 2 * lanes
+    # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
+    # more than 16 registers.
+    if 4 * lanes <= stored_lanes(summary, model) and not reducing:
+        if 4 * _values(summary, vector) <= model.registers:
+            yield 4 * lanes
+
+
+def _values(summary: StageSummary, vector: str) -> int:
+    """Return the values that each lane of a vector along a loop loads and computes."""
+    loads = sum(vector in load.strides for load in summary.loads)
+    return loads + sum(op.count for op in summary.vector_ops if vector in op.loops)
 
 
 def _thin(summary: StageSummary, lanes: int, model: CpuModel) -> bool:
