@@ -75,6 +75,7 @@ CONSULTED = frozenset(
         "sparse_rows",
         "spread_labels",
         "thumbnail_and_mean",
+        "tone_curve",
         "unpack_nv12",
         "warp",
     )

@@ -11,11 +11,15 @@ import pytest
 from halide_constructs import CONSTRUCTS, define, image, output, pipeline, x, y
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENT
 
 from tilewright.halide.execution.contents import fill, from_bfloat16, numpy_type, to_bfloat16
 from tilewright.halide.execution.inputs import BufferInput, InputError, Inputs, describe_inputs
+from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Span, Type
+from tilewright.halide.schedulers.naive import naive_schedule
+from tilewright.measure import Timing
 
 KINDS = [
     Type("uint", 1),
@@ -205,3 +209,19 @@ def test_unknown_sizes_and_values_are_named():
 def test_inputs_with_borders_are_pinned():
     assert describe_inputs(load(pipeline("repeat_edge"))).buffers[0].pinned == (True, True)
     assert describe_inputs(load(pipeline("stencil"))).buffers[0].pinned == (False, False)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_bounds_are_not_asked_for_where_halide_would_read_inputs_for_them(count):
+    """Halide crashes on the bounds of an update that stores at one place that data decide."""
+    data, f = image(hl.UInt(8), dims=1), hl.Func("f")
+    r = hl.RDom([(2, count)], "r")
+    f[x] = hl.u32(0)
+    f[hl.i32(data[r.x]) % 16] += hl.u32(1)
+    f.set_estimates([(0, 16)])
+    data.set_estimates([(0, 8)])
+    algorithm = load(f)
+    assert describe_inputs(algorithm).buffers[0].pinned == (count == 1,)
+    with Session(algorithm, limits=PATIENT, timing=Timing(max_samples=1)) as session:
+        (done,) = session.measure([Variant(naive_schedule(algorithm))])
+    assert done.measurement.status == "ok", done.measurement.message

@@ -1,5 +1,7 @@
 """Chains from step to step, conditions, rows of tables, and inputs with interleaved colours."""
 
+from dataclasses import replace
+
 import halide as hl
 import pytest
 from answers import assert_right
@@ -16,7 +18,10 @@ from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.register_block import block_cycles, natural_lanes
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+from tilewright.machines.cpu import Cache
 
+CACHES = (Cache(1, 48 << 10, 64, 1), Cache(2, 1 << 20, 64, 1), Cache(3, 32 << 20, 64, 2))
+LARGE_CACHES = replace(FOUR_CORES, cores=2, caches=CACHES)
 MODEL = model_of(FOUR_CORES)
 C = MODEL.constants
 x, y, c = hl.vars("x y c")
@@ -227,3 +232,14 @@ def test_stages_of_few_values_fill_registers_of_their_narrowest_type(operations,
     extents = {0: 640.0, 1: 400.0}
     found = best_block(summary, {0: "x", 1: "y"}, extents, MODEL, lambda _: 0)
     assert (found.vector, found.lanes) == (0, lanes)
+
+
+@pytest.mark.parametrize(("fault", "buffers"), [(0.0, 3), (1.5, 0)])
+def test_merges_that_save_a_buffer_at_root_save_its_page_faults(fault, buffers):
+    """Two buffers at a time are more than the C library keeps of a free heap."""
+    algorithm = spread(steps=4, width=1280, height=960)
+    constants = replace(C, fault_cycles_per_byte=fault)
+    (planned,) = schedule_cpu(algorithm, LARGE_CACHES, constants=constants)
+    roots = {e.func for e in planned.schedule.funcs if e.compute.kind == "root"}
+    outputs = {algorithm.order[name] for name in algorithm.outputs}
+    assert len(roots - outputs) == buffers

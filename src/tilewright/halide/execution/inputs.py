@@ -15,7 +15,18 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.frontend.extents import metadata_used
-from tilewright.halide.ir.algorithm import Algorithm, Call, Func, Parameter, Span, Type, walk
+from tilewright.halide.ir.algorithm import (
+    Algorithm,
+    Call,
+    Const,
+    Func,
+    Parameter,
+    Span,
+    Stage,
+    Type,
+    walk,
+)
+from tilewright.halide.ir.expressions import uses
 
 Scalar = int | float
 
@@ -165,6 +176,8 @@ def describe_inputs(
             continue
         given = contents.pop(parameter.name, None)
         buffers.append(_buffer(parameter, used, given, directory))
+    if _query_reads(algorithm):
+        buffers = [replace(b, pinned=(True,) * len(b.dims)) for b in buffers]
     if contents:
         names = ", ".join(b.name for b in buffers) or "none"
         given = ", ".join(contents)
@@ -185,6 +198,23 @@ def describe_inputs(
         dims = tuple(func.estimates[arg] for arg in func.args)
         outputs.append(OutputShape(name, func.types, dims, func.strides, in_place(func)))
     return Inputs(seed, tuple(buffers), tuple(scalars), tuple(outputs))
+
+
+def _query_reads(algorithm: Algorithm) -> bool:
+    """Return whether Halide reads inputs to find their bounds.
+
+    If an update stores at one place, which a loaded value decides, that place is a bound: Halide 21
+    reads it from a buffer that has no memory yet, and crashes.
+    """
+    return any(_at_one_place(s) for func in algorithm.funcs for s in func.stages[1:])
+
+
+def _at_one_place(stage: Stage) -> bool:
+    """Return whether a value that is the same in all iterations decides where a stage stores."""
+    once = {r.name for r in stage.rvars if isinstance(r.extent, Const) and r.extent.value == 1}
+    loops = {loop.name for loop in stage.loops} - once
+    loads = (n for n in walk(*stage.args) if isinstance(n, Call) and n.kind in ("func", "image"))
+    return any(not uses(load, loops) for load in loads)
 
 
 def in_place(func: Func) -> bool:

@@ -7,8 +7,9 @@ group, and assemble the loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -103,21 +104,28 @@ class InliningSearch:
             for f in costs.analysis.view.funcs
             if f.name not in costs.nested and f.name in self.base.regions
         ]
-        found = [
-            greedy_grouping(
-                costs.analysis.view,
-                planner.plan,
-                lambda producer, _: not costs.alignment.moduli(producer.output),
-                initial,
-                first,
-            )
-            for first in self.orders
-        ]
+        found = self._groupings(costs, planner.plan, initial)
+        if any(fault_cycles(costs, grouping) > 0 for grouping in found):
+            # Merges that save a buffer at root may pay only with the faults that they save.
+            charged = self._groupings(costs, partial(_with_fault, costs, planner), initial)
+            found += [Grouping(g.groups, tuple(map(planner.plan, g.groups))) for g in charged]
         self.spent += planner.spent
         totals = [self.total(costs, grouping) for grouping in found]
         best = totals.index(min(totals))
-        self.orders = (self.orders[best],)
+        self.orders = (self.orders[best % len(self.orders)],)
         return found[best]
+
+    def _groupings(
+        self, costs: CpuCosts, plan: Callable[[Group], CpuPlan], initial: Sequence[Group]
+    ) -> list[Grouping[CpuPlan]]:
+        """Return the groupings that each order of merging finds."""
+        moduli = costs.alignment.moduli
+        return [
+            greedy_grouping(
+                costs.analysis.view, plan, lambda made, _: not moduli(made.output), initial, first
+            )
+            for first in self.orders
+        ]
 
     def total(self, costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
         """Return the cost of a grouping, including the page faults of all its buffers."""
@@ -234,6 +242,12 @@ class InliningSearch:
             if reader not in analysis.view.inlined
             for s in analysis.summaries(reader)
         )
+
+
+def _with_fault(costs: CpuCosts, planner: Planner, group: Group) -> CpuPlan:
+    """Return the plan of a group with the page faults of its buffer as part of its cost."""
+    plan = planner.plan(group)
+    return replace(plan, cost=plan.cost - plan.fault + costs.fault_cycles(plan.root_bytes))
 
 
 def fault_cycles(costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
