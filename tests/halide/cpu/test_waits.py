@@ -9,7 +9,7 @@ from cpu_machines import FOUR_CORES
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
-from tilewright.halide.analysis.waits import NO_WAITS, Chain, Waits
+from tilewright.halide.analysis.waits import NO_WAITS, Chain, StageWaits
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.names import readable
 from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
@@ -84,7 +84,7 @@ DATA = image("data", hl.Float(32), 512, 50)
     ],
 )
 def test_chains(value, expected):
-    assert update_of(summed(value)).waits == Waits(expected)
+    assert update_of(summed(value)).waits == StageWaits(expected)
 
 
 def test_the_first_stage_waits_for_nothing():

@@ -51,7 +51,7 @@ from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.residues import at_residues, residues_of
 from tilewright.halide.analysis.specialization import worth_knowing
 from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
-from tilewright.halide.analysis.waits import NO_WAITS, Waits, waits_of
+from tilewright.halide.analysis.waits import NO_WAITS, StageWaits, waits_of
 from tilewright.halide.ir.algorithm import (
     Call,
     Const,
@@ -143,7 +143,7 @@ class StageSummary:
     reorderable: bool = False
     periods: Mapping[str, int] = field(default_factory=dict)
     phases: Phases | None = None
-    waits: Waits = NO_WAITS
+    waits: StageWaits = NO_WAITS
 
     @cached_property
     def arithmetic(self) -> float:

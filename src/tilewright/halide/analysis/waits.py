@@ -40,7 +40,7 @@ class Chain(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class StageWaits:
     """The chain of a stage and its conditions.
 
     Attributes:
@@ -54,17 +54,17 @@ class Waits:
     doubtful: bool = False
 
 
-NO_WAITS = Waits()
+NO_WAITS = StageWaits()
 
 
-def waits_of(func: str, stage: Stage) -> Waits:
+def waits_of(func: str, stage: Stage) -> StageWaits:
     """Return the chain and the conditions of a stage of a Func."""
     found: dict[int, Chain | None] = {}
     chains = [_chain(value, func, found) for value in stage.values]
     longest = max((c for c in chains if c is not None), key=lambda c: c.length, default=None)
     nodes = list(walk(*stage.predicates))
     loops = {loop.name for loop in stage.loops}
-    return Waits(
+    return StageWaits(
         longest,
         frozenset(n.name for n in nodes if isinstance(n, Variable) and n.name in loops),
         any(isinstance(n, Call) and n.kind in ("func", "image") for n in nodes),

@@ -128,9 +128,10 @@ def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel)
         yield 2 * lanes
     # Four times the lanes, measured: faster for some kernels, three times slower for one that needs
     # more than 16 registers.
-    fits = 4 * _values(summary, vector) <= model.registers
-    if 4 * lanes <= stored_lanes(summary, model) and not reducing and fits:
-        yield 4 * lanes
+    wide = SEARCH.wide_registers
+    fits = wide * _values(summary, vector) <= model.registers
+    if wide * lanes <= stored_lanes(summary, model) and not reducing and fits:
+        yield wide * lanes
 
 
 def _values(summary: StageSummary, vector: str) -> int:

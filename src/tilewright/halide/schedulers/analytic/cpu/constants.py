@@ -341,6 +341,9 @@ class CpuSearch(UnknownSizes):
     step_rows: tuple[int, ...] = constant(
         (2, 4, 8), COUNT, "measured: 8 gain 8% over 4 where 384 x 384 sums share an operand"
     )
+    wide_registers: int = constant(
+        4, "registers per value", "a register of bytes for values of 32 bits"
+    )
     least_steps: int = constant(
         2, "steps", "chosen: Halide itself unrolls a complete loop of constant length"
     )
