@@ -39,7 +39,7 @@ from tilewright.halide.analysis.bounds import (
 from tilewright.halide.analysis.fixed_point import fixed_point
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
-from tilewright.halide.analysis.layouts import along_memory, fixed_strides
+from tilewright.halide.analysis.layouts import contiguous_dimensions, with_fixed_strides
 from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.operation_counts import (
     OpCount,
@@ -87,6 +87,7 @@ class Load:
         divisors: For every loop whose variable is divided in an index, the period of the division
             (`strides.divisors_of`): a stride cannot describe ``x // 8 * 8`` or ``x % 8``.
         aligned: The loops along which vectors begin at multiples of that period.
+        apart: The strides of an input's dimensions, in elements, where they are fixed (`layouts`).
     """
 
     callee: str
@@ -97,6 +98,7 @@ class Load:
     clamped: frozenset[str]
     divisors: Mapping[str, int] = field(default_factory=dict)
     aligned: frozenset[str] = frozenset()
+    apart: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,12 +308,7 @@ class Analysis:
     @cached_property
     def contiguous(self) -> dict[str, int]:
         """The contiguous dimension of each input, for inputs whose first one is not contiguous."""
-        parameters = self.view.algorithm.parameters
-        return {name: strides.index(1) for name, strides in fixed_strides(parameters).items()} | {
-            parameters[known.parameter].name: known.dimension
-            for known in self.known.values()
-            if known.field == "stride"
-        }
+        return contiguous_dimensions(self.view.algorithm.parameters, self.known.values())
 
     @cached_property
     def element_bytes(self) -> dict[str, int]:
@@ -332,9 +329,9 @@ class Analysis:
         known = self._summaries.get(key)
         if known is None:
             func = self.view.algorithm.by_name[name]
-            fixed = fixed_strides(self.view.algorithm.parameters)
+            inputs = self.view.algorithm.parameters
             each = (_summary(func, s, self.linear, self._slopes) for s in self.view.stages(name))
-            known = tuple(along_memory(summary, fixed) for summary in each)
+            known = tuple(with_fixed_strides(summary, inputs) for summary in each)
             self._summaries[key] = known
         return known
 

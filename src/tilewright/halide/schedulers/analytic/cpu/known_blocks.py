@@ -54,6 +54,7 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
                 frozenset((place.get(name, name), steps) for name, steps in load.strides.items()),
                 frozenset((place.get(name, name), by) for name, by in load.divisors.items()),
                 frozenset(place.get(name, name) for name in load.aligned),
+                load.apart,
             )
             for load in summary.loads
         ),

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilewright.halide.analysis.layouts import steps_in_memory
 from tilewright.halide.analysis.operation_counts import TRANSCENDENTAL, OpCount
 from tilewright.halide.analysis.summaries import Load
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
@@ -101,7 +102,7 @@ def load_cycles(
         return c.gather_cycles * lanes
     if steps is None or across(load, steps, innermost):
         return c.gather_cycles * lanes
-    step = steps[innermost(load.callee)] if steps else 0.0
+    step = steps_in_memory(load, steps)[innermost(load.callee)] if steps else 0.0
     stride = abs(step)
     if stride == 1:
         return (c.load_cycles if step > 0 else c.reversed_load_cycles) * registers
@@ -157,4 +158,4 @@ def _steps_are_known(divisor: int, lanes: int, linear: bool) -> bool:
 def across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
     """Return whether the step between lanes leaves the contiguous row."""
     inner = innermost(load.callee)
-    return any(step for d, step in enumerate(steps) if d != inner)
+    return any(step for d, step in enumerate(steps_in_memory(load, steps)) if d != inner)

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from tilewright.halide.analysis.layouts import steps_in_memory
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Type
@@ -297,7 +298,7 @@ def _is_dense(load: Load, kernel: _Kernel, innermost: Innermost) -> bool:
     steps = load.strides.get(kernel.vector, ()) if kernel.vector is not None else ()
     if steps is None or kernel.vector in load.divisors:
         return False
-    inner = innermost(load.callee)
+    inner, steps = innermost(load.callee), steps_in_memory(load, steps)
     return not steps or all(abs(s) == (1.0 if d == inner else 0.0) for d, s in enumerate(steps))
 
 
