@@ -21,7 +21,7 @@ Strides = tuple[int | None, ...]
 
 
 def fixed_strides(parameters: Iterable[Parameter]) -> dict[str, Strides]:
-    """Return the strides of the inputs of which a later dimension is the contiguous one."""
+    """Return the strides of inputs whose contiguous dimension is not the first one."""
     return {p.name: p.strides for p in parameters if 1 in p.strides[1:] and p.strides[0] != 1}
 
 
@@ -48,9 +48,9 @@ def with_fixed_strides(summary: StageSummary, parameters: Iterable[Parameter]) -
 
 
 def steps_in_memory(load: Load, steps: tuple[float, ...]) -> tuple[float, ...]:
-    """Return a step of a load with its part along dimensions of known strides as one of elements.
+    """Return a load's step per dimension, with dimensions of fixed stride folded into one.
 
-    It is then along the contiguous dimension.
+    A step along a dimension of stride n becomes n steps along the contiguous dimension.
     """
     if not load.apart or not steps:
         return steps

@@ -410,8 +410,8 @@ def _steps(loop: NestLoop) -> tuple[list[Split | Fuse], list[ScheduledLoop]]:
     """Return the split of a scan's loop, and the resulting loops, innermost first.
 
     The remainder is a version of the loop of its own: a condition around every unrolled step would
-    keep the loads of the next steps from being issued ahead. Where the steps divide a constant
-    extent there is no remainder, and Halide refuses to partition the loop.
+    keep the loads of the next steps from being issued ahead. If the steps divide a constant extent,
+    nothing remains, and the loop keeps Halide's default: Halide rejects a partition without effect.
     """
     copies, rest = part_of(loop.name, "_u"), part_of(loop.name, "_s")
     split = Split(loop.name, rest, copies, SEARCH.scan_steps, "guard_with_if")
