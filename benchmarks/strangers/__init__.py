@@ -59,6 +59,7 @@ CONSULTED = frozenset(
         "embedding_bag",
         "extern_chain",
         "follow_flow",
+        "gradients",
         "gray",
         "halftone",
         "l2_norm",

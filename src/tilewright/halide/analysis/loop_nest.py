@@ -12,6 +12,7 @@ from tilewright.halide.analysis.nest_structure import Body, Production, StageKey
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.names import loop_names, readable, titled
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.targets import is_gpu
@@ -34,6 +35,7 @@ def loop_nest(
         schedule: The schedule.
         groups: The group number of each Func, which determines the colour of its lines.
     """
+    schedule, algorithm = joined(schedule, algorithm)
     extended = with_clones(algorithm, schedule.clones)
     boxes = {name: _output_box(extended.by_name[name]) for name in extended.outputs}
     try:

@@ -9,6 +9,7 @@ from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
 
@@ -18,11 +19,12 @@ def running_nest(
 ) -> ScheduledNest:
     """Return the loop nest of a schedule; specialised code has the values of its specialisation.
 
-    Outputs without a box in `boxes` have the size of their estimates. Raises one of
-    `scheduled_nest.UNKNOWN` if sizes cannot be determined.
+    Outputs without a box in `boxes` have the size of their estimates; those that share loops are
+    one Func (`joined`). Raises one of `scheduled_nest.UNKNOWN` if sizes cannot be determined.
     """
-    schedule = running_at(schedule, algorithm)
-    found = nest_analysis(algorithm, schedule, boxes)
+    schedule, algorithm = joined(running_at(schedule, algorithm), algorithm)
+    known = {name: box for name, box in (boxes or {}).items() if name in algorithm.outputs}
+    found = nest_analysis(algorithm, schedule, known)
     if any(nest.specialize for entry in schedule.funcs for nest in entry.stages):
         symbols = found.view.algorithm.symbols
         found = Analysis(found.view, found.output_boxes, symbols, specialize=True)

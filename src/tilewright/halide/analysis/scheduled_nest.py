@@ -69,6 +69,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.analysis.windows import ExactWindow, windows_of
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.schedule import Fuse, Schedule, ScheduleError
 
 Factors = Mapping[tuple[int, int, int], Bound]
@@ -476,6 +477,7 @@ def sized_nest(algorithm: Algorithm, schedule: Schedule) -> ScheduledNest | None
     if not known:
         return None
     try:
+        schedule, algorithm = joined(schedule, algorithm)
         return ScheduledNest(nest_analysis(algorithm, schedule), schedule)
     except UNKNOWN:
         return None

@@ -59,7 +59,7 @@ def with_added(schedule: Schedule, algorithm: Algorithm, entry: Added) -> tuple[
     after = positions(base, clones)
     before = positions(base, schedule.clones)
     moved = {place: after[shifted(number)] for number, place in enumerate(before)}
-    funcs = [_entry(old, moved.__getitem__) for old in schedule.funcs]
+    funcs = [renumbered_entry(old, moved.__getitem__) for old in schedule.funcs]
     funcs.sort(key=lambda each: each.func)
     renumbered = replace(schedule, funcs=tuple(funcs), clones=tuple(clones), variants=())
     return renumbered, after[new]
@@ -80,7 +80,8 @@ def _readers(
             yield partial if stage.index == entry.stage else entry.func
 
 
-def _entry(entry: FuncSchedule, place: Callable[[int], int]) -> FuncSchedule:
+def renumbered_entry(entry: FuncSchedule, place: Callable[[int], int]) -> FuncSchedule:
+    """Return an entry with the positions of Funcs replaced as `place` says."""
     return replace(
         entry,
         func=place(entry.func),

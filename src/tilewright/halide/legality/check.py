@@ -9,6 +9,7 @@ from tilewright.halide.analysis.paths import find_paths, inlined
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import clone_problems, with_clones
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
@@ -84,7 +85,9 @@ def check(
         found += [problem for nests in plain for problem in _nest_problems(nests, algorithm, known)]
         # Levels can only be checked if every nest is legal.
         for nests in () if found else plain:
-            found += _place_problems(nests, algorithm, limits)
+            found += _shared_problems(nests, algorithm)
+            nests, joint = joined(nests, algorithm)
+            found += _place_problems(nests, with_clones(joint, nests.clones), limits)
             if is_gpu(schedule.target):
                 found += _device_nest_problems(nests, algorithm)
     if not found and is_gpu(schedule.target):
@@ -261,6 +264,12 @@ def _output_problems(entry: FuncSchedule) -> Found:
         yield "output", "the caller allocates outputs, so they can have no storage directives"
 
 
+def _shared_problems(schedule: Schedule, algorithm: Algorithm) -> Iterator[Violation]:
+    for entry in schedule.funcs:
+        for kind, message in sharing_problems(entry, schedule, algorithm):
+            yield Violation(kind, algorithm.funcs[entry.func].name, None, message)
+
+
 def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) -> list[Violation]:
     try:
         paths = find_paths(schedule, algorithm)
@@ -275,7 +284,6 @@ def _place_problems(schedule: Schedule, algorithm: Algorithm, limits: Limits) ->
             *single_thread_problems(entry, paths, schedule.target),
             *sliding.problems(entry),
             *hoist_problems(entry, paths),
-            *sharing_problems(entry, schedule, algorithm),
             *prefetch_problems(entry, algorithm),
         ]
         found += [Violation(kind, name, None, message) for kind, message in problems]

@@ -17,6 +17,7 @@ from typing import Literal
 
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
 from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
@@ -139,9 +140,24 @@ def requirements(schedule: Schedule, algorithm: Algorithm) -> tuple[Requirement,
     """Return a schedule's requirements on sizes; none if it is correct at all sizes."""
     found = []
     for conditions, plain in variant_schedules(schedule):
-        found += _requirements(under(plain, conditions), algorithm)
-        found += limits(plain, algorithm)
+        found += _all_requirements(plain, conditions, algorithm)
     return tuple(dict.fromkeys(found))
+
+
+def _all_requirements(
+    schedule: Schedule, conditions: Conditions, algorithm: Algorithm
+) -> list[Requirement]:
+    """Return requirements and limits of nests; of Funcs in shared loops, those of the joint."""
+    found = [*_requirements(under(schedule, conditions), algorithm), *limits(schedule, algorithm)]
+    together, joint = joined(schedule, algorithm)
+    if together is schedule:
+        return found
+    order = with_clones(algorithm, schedule.clones).order
+    return [need for need in found if need.on == "output"] + [
+        replace(need, func=order.get(need.name, need.func))
+        for need in _all_requirements(together, conditions, joint)
+        if need.on != "output"
+    ]
 
 
 def limits(schedule: Schedule, algorithm: Algorithm) -> Iterator[Requirement]:

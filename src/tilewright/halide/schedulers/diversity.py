@@ -90,7 +90,8 @@ def choices(entry: FuncSchedule) -> Hashable:
             elif isinstance(change, Fuse):
                 changes.append((change.inner, change.outer))
         loops = tuple((loop.name, loop.mapping) for loop in nest.loops)
-        stages.append((tuple(changes), loops, nest.atomic, nest.single_thread))
+        shared = nest.compute_with is not None
+        stages.append((tuple(changes), loops, nest.atomic, nest.single_thread, shared))
     return entry.compute, entry.store, entry.memory, entry.storage_order, tuple(stages)
 
 

@@ -15,6 +15,7 @@ from tilewright.halide.frontend.given import read_schedule
 from tilewright.halide.frontend.importer import import_pipeline
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.variants import running_at
@@ -57,6 +58,7 @@ def nest_groups(schedule: Schedule, algorithm: Algorithm) -> tuple[GroupReport, 
     The result is empty if sizes cannot be determined.
     """
     try:
+        schedule, algorithm = joined(schedule, algorithm)
         return groups_of(ScheduledNest(nest_analysis(algorithm, schedule), schedule))
     except UNKNOWN:
         return ()

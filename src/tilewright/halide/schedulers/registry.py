@@ -43,6 +43,7 @@ def plan(
     fusion: Fusion = "nested",
     objective: Objective = "time",
     constants: GpuConstants | None = None,
+    shared: bool = True,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the model's best first.
 
@@ -57,6 +58,7 @@ def plan(
         objective: what the search for a GPU minimises; there is only one objective for a CPU.
         constants: constants of the GPU's cost model; the schedules are the best by these alone.
             By default, those in use, with rivals by others (`analytic.gpu.rivals`).
+        shared: whether outputs may share their loops (`analytic.cpu.shared_outputs`).
 
     Raises:
         TilewrightError: `fusion` or `objective` is unknown.
@@ -68,7 +70,7 @@ def plan(
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
     candidates, failure = _guarded(
-        lambda: _planned(task, k, fusion, constants, objective), TilewrightError
+        lambda: _planned(task, k, fusion, constants, objective, shared), TilewrightError
     )
     notes: tuple[str, ...] = ()
     if failure:
@@ -190,6 +192,7 @@ def _planned(
     fusion: Fusion,
     constants: GpuConstants | None,
     objective: Objective = "time",
+    shared: bool = True,
 ) -> list[PlannedSchedule]:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
@@ -213,10 +216,21 @@ def _planned(
             others=() if constants else other_constants(fitted, task.machine, k),
         )
     from tilewright.halide.schedulers.analytic.cpu.families import calibrated
+    from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
     from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
+    from tilewright.halide.schedulers.analytic.cpu.shared_outputs import with_shared_loops
 
     machine, measured = calibrated(task.machine, task.calibration)
-    return schedule_cpu(task.algorithm, machine, k=k, constants=measured)
+    plans = schedule_cpu(task.algorithm, machine, k=k, constants=measured)
+    if not shared:
+        return plans
+    return with_shared_loops(
+        plans,
+        task.algorithm,
+        model_of(machine, measured),
+        lambda algorithm, k: schedule_cpu(algorithm, machine, k=k, constants=measured),
+        k,
+    )
 
 
 def suited(

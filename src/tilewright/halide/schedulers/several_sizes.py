@@ -51,7 +51,7 @@ def plan_sizes(
     tasks = [
         replace(task, algorithm=algorithm, smaller=(), exact_sizes=True) for algorithm in task.sizes
     ]
-    plans = [plan(each, k=k, fusion=fusion, objective=objective) for each in tasks]
+    plans = [plan(each, k=k, fusion=fusion, objective=objective, shared=False) for each in tasks]
     rows = [
         _suited(one, tasks, plans, lambda planned, here: suited(planned, here, fusion, objective))
         for own in plans

@@ -97,7 +97,10 @@ def find_knobs(
     first = planned[0]
     algorithm = with_clones(algorithm, first.schedule.clones)
     found: list[Knob] = []
+    guests = _guests(first.schedule)
     for e, entry in enumerate(first.schedule.funcs):
+        if e in guests:
+            continue
         func = algorithm.funcs[entry.func]
         for s, nest in enumerate(entry.stages):
             for i, change in enumerate(nest.splits):
@@ -297,4 +300,23 @@ def _with_factors(schedule: Schedule, factor: Factor) -> Schedule:
             )
             stages.append(replace(nest, splits=splits))
         funcs.append(replace(entry, stages=tuple(stages)))
+    for e, host in _guests(schedule).items():
+        nests = zip(funcs[e].stages, funcs[host].stages, strict=True)
+        guest = tuple(replace(nest, splits=theirs.splits) for nest, theirs in nests)
+        funcs[e] = replace(funcs[e], stages=guest)
     return replace(schedule, funcs=tuple(funcs))
+
+
+def _guests(schedule: Schedule) -> dict[int, int]:
+    """Map entries that share their loops with another entry of the same splits to that entry."""
+    places = {entry.func: e for e, entry in enumerate(schedule.funcs)}
+    found = {}
+    for e, entry in enumerate(schedule.funcs):
+        shared = [nest.compute_with for nest in entry.stages]
+        hosts = {places.get(each.func) for each in shared if each is not None}
+        host = hosts.pop() if len(hosts) == 1 and None not in shared else None
+        if host is not None:
+            theirs = schedule.funcs[host].stages
+            if [nest.splits for nest in entry.stages] == [nest.splits for nest in theirs]:
+                found[e] = host
+    return found

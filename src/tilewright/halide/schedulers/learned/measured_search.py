@@ -137,7 +137,7 @@ class MeasuredSearch:
     def __post_init__(self) -> None:
         """Prepare the search."""
         if self.analytic is None and self.model.schedules.members:
-            self.analytic = plan(self.task)[0].schedule
+            self.analytic = plan(self.task, shared=False)[0].schedule
         self.search = BeamSearch(self.task, self.model, self.effort, self.seed, self.analytic)
 
     def tell(self, schedule: Schedule, seconds: float | None) -> None:

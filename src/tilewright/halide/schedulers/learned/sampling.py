@@ -35,7 +35,7 @@ GREED = 1.0
 
 def seeds(task: Task, count: int = SEEDS) -> list[Schedule]:
     """Return the `count` best analytic schedules for the estimated sizes, and the naive one."""
-    planned = plan(replace(task, exact_sizes=True), k=count)
+    planned = plan(replace(task, exact_sizes=True), k=count, shared=False)
     found = [exact_size(each.schedule) for each in planned]
     return list(dict.fromkeys([*found, naive(task)]))
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.ir.joint import Joint, joint_of_schedule, shares_loops
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule
@@ -90,15 +91,24 @@ def plan_learned(
     _require_supported(task, auto, search)
     if task.gpu:
         return plan_released(task, k=k, settings=_settings(search, seed, seconds), spilled=spilled)
-    analytic = plan(task, k=max(k, SEEDS))
+    plans = plan(task, k=max(k, SEEDS))
+    # If the analytic schedule shares loops, the search works on outputs that are one Func.
+    joint = joint_of_schedule(exact_size(plans[0].schedule), task.algorithm)[1]
+    if joint is None:
+        analytic = [each for each in plans if not shares_loops(each.schedule)]
+        inner = task
+    else:
+        inner = replace(task, algorithm=joint.algorithm)
+        analytic = plan(inner, k=max(k, SEEDS), shared=False)
     starts = {exact_size(each.schedule): each for each in analytic}
-    beam = BeamSearch(task, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
-    states = beam.run([*starts, naive(task)])
+    own = starts if joint is None else {next(iter(starts)): plans[0]}
+    beam = BeamSearch(inner, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
+    states = beam.run([*starts, naive(inner)])
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
     present = beam.costed(exact_size(analytic[0].schedule))
-    copied = copies_in(analytic[0].schedule, task.algorithm, at_root=True)
+    copied = copies_in(analytic[0].schedule, inner.algorithm, at_root=True)
     comparable = [
-        s for s in states if copied <= copies_in(s.schedule, task.algorithm, at_root=True)
+        s for s in states if copied <= copies_in(s.schedule, inner.algorithm, at_root=True)
     ]
     best = comparable[0] if comparable else None
     states = _ranked(states, present, comparable, beam.model)
@@ -106,27 +116,34 @@ def plan_learned(
     origin: dict[Schedule, State] = {}
     for state in states[: TRIED * k]:
         if len(chosen.accepted) < k:
-            residual = beam.model.residual
-            planned = planned_state(state, starts.get(state.schedule), task, residual)
+            known = own.get(state.schedule)
+            planned = planned_state(state, known, task, beam.model.residual, joint)
             if planned is not None:
                 origin.setdefault(planned.schedule, state)
                 chosen.offer(planned)
     found = chosen.best(k)
-    first = analytic[0]
+    first = plans[0] if joint is not None else analytic[0]
     if not found or (auto and not _clearly_better(best, present, beam.model.residual)):
         found = [first, *(each for each in found if each.schedule != first.schedule)][:k]
     if k > 1:
-        own = {each.schedule: each for each in analytic[:least_analytic]}
-        others = [each.schedule for each in found if each.schedule not in own]
-        kept = {*own, *others[: k - len(own)]}
-        found = [each for each in found if each.schedule in kept]
-        there = [each.schedule for each in found]
-        found += [each for schedule, each in own.items() if schedule not in there]
+        found = _including(found, plans[:least_analytic], k)
     effort_note = f"{beam.structures} structures in {beam.rows} sizes were costed."
     why = _why(origin.get(found[0].schedule), states, beam)
     notes = (*found[0].notes, *why, f"Learned scheduler: {effort_note}")
     found[0] = replace(found[0], notes=notes)
     return found
+
+
+def _including(
+    found: list[PlannedSchedule], analytic: Sequence[PlannedSchedule], k: int
+) -> list[PlannedSchedule]:
+    """Return `k` schedules: the given analytic ones, and the first of the others."""
+    own = {each.schedule: each for each in analytic}
+    others = [each.schedule for each in found if each.schedule not in own]
+    kept = {*own, *others[: k - len(own)]}
+    found = [each for each in found if each.schedule in kept]
+    there = [each.schedule for each in found]
+    return found + [each for schedule, each in own.items() if schedule not in there]
 
 
 def _settings(search: Search, seed: int, seconds: float | None) -> SearchSettings | None:
@@ -190,15 +207,23 @@ def _require_supported(task: Task, auto: bool, search: Search) -> None:
 
 
 def planned_state(
-    state: State, known: PlannedSchedule | None, task: Task, residual: float = 0.0
+    state: State,
+    known: PlannedSchedule | None,
+    task: Task,
+    residual: float = 0.0,
+    joint: Joint | None = None,
 ) -> PlannedSchedule | None:
     """Return the plan of a state, adapted to the sizes of the task; None if it is illegal.
 
-    `residual` is the model's error on other pipelines, a standard deviation of logarithms.
+    `residual` is the model's error on other pipelines, a standard deviation of logarithms. If
+    `joint` is given, the state is a schedule of its algorithm.
     """
     if known is not None:
         return known
-    schedule, doubts = sized(replace(state.schedule, target=task.target), task)
+    found = state.schedule if joint is None else joint.separated(state.schedule)
+    if found is None:
+        return None
+    schedule, doubts = sized(replace(found, target=task.target), task)
     if why_illegal(schedule, task):
         return None
     groups = nest_groups(schedule, task.algorithm)

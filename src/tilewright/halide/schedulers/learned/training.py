@@ -166,7 +166,7 @@ def labels_of(name: str, task: Task, records: Records, model: LearnedModel) -> L
     cpu = model_of(machine, constants)
     evaluator = Evaluator(task.algorithm, cpu)
     terms, times, priors, corrections = [], [], [], []
-    analytic = evaluator.row(exact_size(plan(task)[0].schedule), cpu.clock_hz)
+    analytic = evaluator.row(exact_size(plan(task, shared=False)[0].schedule), cpu.clock_hz)
     for record in _measured(task, records):
         try:
             schedule = exact_size(from_data(record.configuration["schedule"], task.algorithm))

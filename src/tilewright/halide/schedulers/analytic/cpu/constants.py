@@ -415,6 +415,12 @@ class CpuSearch(UnknownSizes):
         RATIO,
         "chosen: partial results of a 7 x 7 convolution, predicted to take 0.956, take 1.02",
     )
+    shared_gain: float = constant(
+        0.9, RATIO, "measured: shared loops predicted to take 0.89 and 0.99 take 1.9 and 1.3"
+    )
+    varying_extents: float = constant(
+        1.15, RATIO, "measured: Funcs with and without constant extents in shared loops, Zen 5"
+    )
     most_siblings: int = constant(6, COUNT, "chosen: the products of three derivatives")
     least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
     member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")
