@@ -272,6 +272,8 @@ class _Loops:
                 found.add(change.outer)
         if vector is None:
             found.update(loop.name for loop in within_tile[:1])
+        # Otherwise all of a tile at a border would run the code with conditions.
+        found.difference_update(name for d, name in self.tile_loops.items() if d in self.inner)
         return found
 
 

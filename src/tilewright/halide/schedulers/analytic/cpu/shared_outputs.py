@@ -9,9 +9,10 @@ as any other. Which of both plans is used, the model of loop nests decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from tilewright.halide.analysis.bounds import Box
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
@@ -47,28 +48,45 @@ def with_shared_loops(
         k: the number of schedules.
     """
     boxes = estimated_boxes(View(algorithm))
-    # Each part may have its data in the third cache where those of all outputs do not fit. They do
-    # not fit one after the other either, so only what is the same for both is compared.
-    model = replace(model, l3_bytes=math.inf)
     found = []
     for names in joinable(algorithm):
         joint = joint_of(algorithm, names)
         for planned in planning(joint.algorithm, 1):
             separate = _separate(planned, joint)
             if separate is not None:
-                seconds = nest_seconds(algorithm, separate, boxes, model)
-                if seconds is not None:
-                    inner = any(each.compute.kind == "at" for each in separate.schedule.funcs)
-                    found.append((seconds * (SEARCH.varying_extents if inner else 1.0), separate))
+                inner = any(each.compute.kind == "at" for each in separate.schedule.funcs)
+                longer = SEARCH.varying_extents if inner else 1.0
+                found.append(
+                    (longer * _ratio(separate, plans[0], algorithm, boxes, model), separate)
+                )
     if not found:
         return list(plans)
-    seconds, shared = min(found, key=lambda each: each[0])
-    known = nest_seconds(algorithm, plans[0], boxes, model)
+    ratio, shared = min(found, key=lambda each: each[0])
     # The model does not know what copies of inputs save (`retries.fastest`).
-    comparable = known is not None and not copies_in(plans[0].schedule, algorithm)
-    if comparable and known is not None and seconds < SEARCH.shared_gain * known:
+    if ratio < SEARCH.shared_gain and not copies_in(plans[0].schedule, algorithm):
         return [shared, *plans][:k]
     return [*plans[: max(1, k - 1)], shared][:k]
+
+
+def _ratio(
+    one: PlannedSchedule,
+    other: PlannedSchedule,
+    algorithm: Algorithm,
+    boxes: Mapping[str, Box],
+    model: CpuModel,
+) -> float:
+    """Return the predicted time of a plan over that of another one; infinite if unknown.
+
+    The data of each output may fit in the third cache where those of all together do not. They do
+    not fit one after the other either, but the model looks at one output at a time. So the ratio
+    counts that is smaller: with the cache as it is, or with one that holds everything.
+    """
+    found = [math.inf]
+    for machine in (model, replace(model, l3_bytes=math.inf)):
+        times = [nest_seconds(algorithm, plan, boxes, machine) for plan in (one, other)]
+        if times[0] is not None and times[1] is not None:
+            found.append(times[0] / times[1])
+    return min(found)
 
 
 def _separate(planned: PlannedSchedule, joint: Joint) -> PlannedSchedule | None:
