@@ -28,7 +28,7 @@ def measured(**values):
     ("vendor", "family", "name", "l3_rate"),
     [
         ("AuthenticAMD", 0x17, "AMD Zen", 16.0),
-        ("AuthenticAMD", 0x1A, "AMD Zen", 16.0),
+        ("AuthenticAMD", 0x1A, "AMD Zen 5", 16.0),
         ("AuthenticAMD", 0x15, "any processor", 8.0),
         ("GenuineIntel", 6, "any processor", 8.0),
         ("", None, "any processor", 8.0),

@@ -21,7 +21,12 @@ def test_only_loops_over_vectors_and_guarded_ones_are_cut():
         Split("v10", "v10t", "v10n", 4, "shift_inwards"),
         Split("v2", "v2t", "v2n", 4, "guard_with_if"),
     ]
+    loops.tile_loops = {1: "v1t", 2: "v2t", 10: "v10t"}
+    loops.inner = {2: "v2n", 10: "v10n"}
     assert loops.cut([]) == {"v1w", "v1t", "v1b", "v2t"}
+    # Where tiles have loops over vectors, these are cut, and not whole tiles.
+    loops.inner[1] = "v1b"
+    assert loops.cut([]) == {"v1w", "v1b", "v2t"}
 
 
 def test_the_loop_next_to_the_vectors_is_that_of_its_own_dimension():

@@ -272,8 +272,9 @@ class _Loops:
                 found.add(change.outer)
         if vector is None:
             found.update(loop.name for loop in within_tile[:1])
-        # Otherwise all of a tile at a border would run the code with conditions.
-        found.difference_update(name for d, name in self.tile_loops.items() if d in self.inner)
+        if vector in self.inner and vector in self.tile_loops:
+            # All of a tile at a border would run the code with conditions.
+            found.discard(self.tile_loops[vector])
         return found
 
 
