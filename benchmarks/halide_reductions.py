@@ -23,7 +23,7 @@ import halide as hl
 
 import common
 
-FIRST = 110000
+FIRST = 120000
 COUNT = 60
 SECONDS = 1.5  # of rounds, for each pipeline
 ROUNDS = 7
