@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from schedule_cases import complete, nest, split
 
 from tilewright.halide.analysis.inlining import View
+from tilewright.halide.analysis.loop_nest import loop_nest
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.execution.at_sizes import AtSizes, payload, resized
@@ -493,3 +494,9 @@ def test_the_learned_search_moves_within_the_joint():
     assert len(plans) == 3
     assert all(shares_loops(each.schedule) for each in plans[:2])
     assert not any(why_illegal(each.schedule, one) for each in plans)
+
+
+def test_the_loop_nest_names_all_outputs():
+    lines = loop_nest(task("bands").algorithm, shared_plan("bands").schedule)
+    assert [line.name for line in lines if line.kind == "compute"] == ["low, high"]
+    assert all(line.name.startswith(("x", "y")) for line in lines if line.kind == "for")

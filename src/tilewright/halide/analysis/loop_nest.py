@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
 from tilewright.halide.analysis.inlining import TooLarge
@@ -12,7 +13,7 @@ from tilewright.halide.analysis.nest_structure import Body, Production, StageKey
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analysis
 from tilewright.halide.ir.algorithm import Algorithm, Func
 from tilewright.halide.ir.clones import with_clones
-from tilewright.halide.ir.joint import joined
+from tilewright.halide.ir.joint import joint_of_schedule
 from tilewright.halide.ir.names import loop_names, readable, titled
 from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.ir.targets import is_gpu
@@ -35,14 +36,24 @@ def loop_nest(
         schedule: The schedule.
         groups: The group number of each Func, which determines the colour of its lines.
     """
-    schedule, algorithm = joined(schedule, algorithm)
+    schedule, joint = joint_of_schedule(schedule, algorithm)
+    algorithm = algorithm if joint is None else joint.algorithm
+    together = () if joint is None else joint.names
     extended = with_clones(algorithm, schedule.clones)
     boxes = {name: _output_box(extended.by_name[name]) for name in extended.outputs}
     try:
         nest = ScheduledNest(nest_analysis(algorithm, schedule, boxes), schedule)
     except TooLarge:
         return (NestLine(0, "compute", name="inlined expressions are too large to be shown"),)
-    return tuple(_Lines(nest, schedule, groups or {}).body(nest.structure.root, 0, (), ""))
+    lines = _Lines(nest, schedule, groups or {}).body(nest.structure.root, 0, (), "")
+    return tuple(_naming_all(line, tuple(map(titled, together))) for line in lines)
+
+
+def _naming_all(line: NestLine, together: Sequence[str]) -> NestLine:
+    """Return a line on a Func that stands for several with the names of all."""
+    if line.kind == "for" or not together or line.name != together[0]:
+        return line
+    return replace(line, name=", ".join(together))
 
 
 def _output_box(func: Func) -> Box:
