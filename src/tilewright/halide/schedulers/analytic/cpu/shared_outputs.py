@@ -51,7 +51,7 @@ def with_shared_loops(
     found = []
     for names in joinable(algorithm):
         joint = joint_of(algorithm, names)
-        for planned in planning(joint.algorithm, 1):
+        for planned in planning(joint.algorithm, SEARCH.joint_plans):
             separate = _separate(planned, joint)
             if separate is not None:
                 inner = any(each.compute.kind == "at" for each in separate.schedule.funcs)
