@@ -443,10 +443,10 @@ def test_borders_are_gathered_where_the_vector_loop_is_clamped():
 
 
 def test_a_block_at_each_end_is_border():
-    assert border_share(Block(0, 8, 2), {0: 160.0, 1: 3.0}, MODEL) == pytest.approx(0.2)
-    assert border_share(Block(1, 8), {0: 160.0, 1: 64.0}, MODEL) == pytest.approx(0.25)
-    assert border_share(Block(0, 8, 4), {0: 40.0}, MODEL) == 1.0
-    assert border_share(SCALAR, {0: 40.0}, MODEL) == 0.0
+    assert border_share(Block(0, 8, 2), {0: 160.0, 1: 3.0}, MODEL, ()) == pytest.approx(0.2)
+    assert border_share(Block(1, 8), {0: 160.0, 1: 64.0}, MODEL, ()) == pytest.approx(0.25)
+    assert border_share(Block(0, 8, 4), {0: 40.0}, MODEL, ()) == 1.0
+    assert border_share(SCALAR, {0: 40.0}, MODEL, ()) == 0.0
 
 
 def test_clamped_reductions_take_narrower_blocks():

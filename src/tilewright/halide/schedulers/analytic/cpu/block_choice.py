@@ -24,6 +24,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     natural_lanes,
     stored_lanes,
 )
+from tilewright.halide.schedulers.analytic.cpu.stage_facts import Ends
 
 
 def _shared(summary: StageSummary, vector: str, row: str) -> bool:
@@ -45,6 +46,7 @@ def best_block(
     run: float = 0.0,
     most: tuple[tuple[int, int], ...] = (),
     streams: int = 0,
+    ends: Ends = (),
 ) -> Block:
     """Return the block with the least cost per point.
 
@@ -53,7 +55,7 @@ def best_block(
     any, is unrolled completely. With `nested`, the reduction is computed in its reader's block.
     `run` is the extent of the innermost reduction loop. `most` holds (dimension, widest block)
     pairs where wider blocks cause cache conflicts (`cache_sets`), and `streams` is the number of
-    loads that start a segment in each step (`streams`).
+    loads that start a segment in each step (`streams`). `ends` are the clamped ends of rows.
     """
     widest: dict[int | None, int] = dict(most)
     blocks = [
@@ -80,7 +82,7 @@ def best_block(
             waste *= math.ceil(n / block.rows) * block.rows / n
         for d, size in block.unrolled:
             waste *= math.ceil(extents[d] / size) * size / extents[d]
-        border = border_share(block, extents, model)
+        border = border_share(block, extents, model, ends)
         cycles = block_cycles(summary, loops, block, model, innermost, nested, border)
         # A sweep over a whole row starts a segment once, not in each of its blocks.
         sweep = (

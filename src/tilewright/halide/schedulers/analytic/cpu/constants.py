@@ -235,7 +235,7 @@ class CpuConstants:
         2.0, LANE_CYCLES, "measured: 1.75 in a dilation of bytes with 17 to 33% of border blocks"
     )
     border_blocks: float = constant(
-        2.0, "blocks per row", "chosen: one block at each end of a clamped row"
+        1.0, "blocks per end", "chosen: one block at each clamped end of a row"
     )
     scatter_cycles: float = constant(
         1.5, LANE_CYCLES, "chosen: an extract and a scalar store per lane"

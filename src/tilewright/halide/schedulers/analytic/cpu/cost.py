@@ -54,11 +54,11 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     crossings,
     value_bytes,
 )
+from tilewright.halide.schedulers.analytic.cpu.stage_facts import StageFacts
 from tilewright.halide.schedulers.analytic.cpu.storage import TileStorage, tile_storage
 from tilewright.halide.schedulers.analytic.cpu.streams import (
     crossing_wait,
     innermost_loops,
-    streams_of,
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -97,7 +97,7 @@ class CpuCosts:
         self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
         self._bytes: dict[str, float] = {}
-        self._known_streams: dict[tuple[str, int], int] = {}
+        self._facts = StageFacts(analysis, model, self.innermost)
         self.kept_heap = math.inf  # bytes; see `storage`
 
     # --- stages ---------------------------------------------------------------------------
@@ -168,8 +168,8 @@ class CpuCosts:
         whole = None if nest is None else nest.whole
         run = run_extent(self.analysis, name, index)
         most = most_rows(summary, loops, self.analysis, self.model, self.innermost)
-        streams = self._streams(name, index)
-        key = (summary, self.block_rank, whole, nest is not None, run, most, streams)
+        streams, ends = self._facts.streams(name, index), self._facts.ends(name, index)
+        key = (summary, self.block_rank, whole, nest is not None, run, most, streams, ends)
         known = self._known.blocks.get(key)
         if known is None:
             extents = self._extents(name)
@@ -178,20 +178,17 @@ class CpuCosts:
             known = self._known.blocks.get(alike)
             if known is None:
                 given = (summary, loops, extents, self.model, self.innermost)
-                known = self._known.blocks[alike] = best_block(*given, *key[1:-1], streams=streams)
+                known = self._known.blocks[alike] = best_block(
+                    *given,
+                    rank=self.block_rank,
+                    whole=whole,
+                    nested=nest is not None,
+                    run=run,
+                    most=most,
+                    streams=streams,
+                    ends=ends,
+                )
             self._known.blocks[key] = known
-        return known
-
-    def _streams(self, name: str, index: int) -> int:
-        """Return the loads of a stage that start a segment in each step (see `streams`)."""
-        known = self._known_streams.get((name, index))
-        if known is None:
-            func, stage = self.analysis.view.by_name[name], self.analysis.view.stages(name)[index]
-            summary = self.analysis.summaries(name)[index]
-            env = stage_env(func, stage, self.analysis.regions[name], self.analysis.bounder)
-            extents = {loop.name: float(np.max(env[loop.name].extent)) for loop in stage.loops}
-            known = streams_of(summary, extents, self.analysis, self.model, self.innermost)
-            self._known_streams[name, index] = known
         return known
 
     def block_cycles(self, name: str, index: int) -> float:
@@ -202,7 +199,8 @@ class CpuCosts:
         key = (summary, block, name in self.nested)
         known = self._known.cycles.get(key)
         if known is None:
-            border = border_share(block, self._extents(name), self.model)
+            ends = self._facts.ends(name, index)
+            border = border_share(block, self._extents(name), self.model, ends)
             alike = (self._known.form_of(summary, loops, self.innermost), *key[1:], border)
             known = self._known.cycles.get(alike)
             if known is None:
@@ -264,7 +262,7 @@ class CpuCosts:
         cycles: Bound = (
             blocks * self.block_cycles(name, index)
             + lines * c.row_cycles
-            + jumps * c.jump_cycles * self._streams(name, index)
+            + jumps * c.jump_cycles * self._facts.streams(name, index)
         )
         for callee in crossings(summary, vector, self.innermost):
             lines_bytes = extents[vector or ""] * c.line_bytes

@@ -23,7 +23,7 @@ at least the latency of one accumulation, plus stores, spills and loop overhead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -317,15 +317,19 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
     return held, stores
 
 
-def border_share(block: Block, extents: Mapping[int, float], model: CpuModel) -> float:
-    """Return the share of a Func's blocks that cross an end of the vector dimension.
+def border_share(
+    block: Block, extents: Mapping[int, float], model: CpuModel, ends: Iterable[tuple[int, int]]
+) -> float:
+    """Return the share of a Func's blocks that cross a clamped end of the vector dimension.
 
     Halide computes these blocks in separate loops, with clamped loads lane by lane. `extents` gives
-    the extent of each dimension in elements.
+    the extent of each dimension in elements, and `ends` the number of its ends at which
+    coordinates are clamped (`stage_facts`).
     """
     if block.vector is None:
         return 0.0
-    return min(1.0, model.constants.border_blocks * block.width / extents[block.vector])
+    crossed = model.constants.border_blocks * dict(ends).get(block.vector, 2)
+    return min(1.0, crossed * block.width / extents[block.vector])
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
