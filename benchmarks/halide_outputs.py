@@ -23,7 +23,7 @@ import halide as hl
 import common
 from halide_reductions import CANDIDATE_SECONDS, PEER_SECONDS, ROUNDS, SECONDS, interval
 
-FIRST = 220000
+FIRST = 230000
 COUNT = 40
 POINTS = (15, 23)  # log2 of the points of an output
 TYPES = (hl.UInt(8), hl.UInt(16), hl.Int(32), hl.Float(32), hl.Float(32))
