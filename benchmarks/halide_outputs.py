@@ -15,13 +15,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import traceback
 from typing import Any
 
 import halide as hl
 
 import common
-from halide_reductions import CANDIDATE_SECONDS, PEER_SECONDS, ROUNDS, SECONDS, interval
+from random_host import OURS, ratios, run, timed
 
 FIRST = 230000
 COUNT = 40
@@ -29,7 +28,7 @@ POINTS = (15, 23)  # log2 of the points of an output
 TYPES = (hl.UInt(8), hl.UInt(16), hl.Int(32), hl.Float(32), hl.Float(32))
 WIDTHS = (1, 2, 3, 4)  # channels, where there are three dimensions
 BORDER = 2
-OURS, APART, TOGETHER = "one shot", "without shared loops", "with shared loops"
+APART, TOGETHER = "without shared loops", "with shared loops"
 
 Stage = Any  # a Func or an input, read at coordinates
 
@@ -113,12 +112,9 @@ def build(seed: int) -> tuple[hl.Pipeline, str]:
 
 def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[str, Any]:
     """The times of one pipeline's schedules, in seconds, or how it failed."""
-    import halide_host
-    from tilewright.halide.execution.session import Session, Variant
     from tilewright.halide.ir.joint import shares_loops
     from tilewright.halide.schedulers.registry import plan
     from tilewright.halide.schedulers.task import make_task
-    from tilewright.halide.search.top_k import limits
 
     pipeline, said = build(seed)
     row: dict[str, Any] = {"seed": seed, "pipeline": said, "status": {}, "seconds": {}}
@@ -126,21 +122,12 @@ def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[st
     plans = [each.schedule for each in plan(task, k=2)]
     together = next((each for each in plans if shares_loops(each)), None)
     row["shared"] = None if together is None else "chosen" if together is plans[0] else "offered"
-    with Session(task.algorithm, limits=limits(CANDIDATE_SECONDS)) as session:
-        found = common.peer_schedules(peers, task, session.inputs, PEER_SECONDS)
-        variants = [
-            halide_host.peer_variant(s, task.target) for s in found.values() if s.serialized
-        ]
-        variants.append(Variant(plans[0], name=OURS))
-        if row["shared"] == "chosen":
-            variants.append(Variant(plan(task, shared=False)[0].schedule, name=APART))
-        elif together is not None:
-            variants.append(Variant(together, name=TOGETHER))
-        finals = session.finals(variants, ROUNDS, seconds=args.seconds)
-    for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
-        row["status"][candidate.key] = measurement.status
-        if measurement.ok:
-            row["seconds"][candidate.key] = measurement.median
+    ours = [(OURS, plans[0])]
+    if row["shared"] == "chosen":
+        ours.append((APART, plan(task, shared=False)[0].schedule))
+    elif together is not None:
+        ours.append((TOGETHER, together))
+    timed(row, task, ours, peers, args.seconds)
     return row
 
 
@@ -164,14 +151,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "pipelines": len(rows),
         "failures": sum(status != "ok" for row in rows for status in _own(row["status"])),
-        "vs_best_peer": common.geometric_mean(against),
-        "vs_best_peer_interval": interval(against),
-        "vs_best_peer_min": min(against, default=None),
+        **ratios(against, "vs_best_peer"),
         "compared": len(against),
         "shared": len(gains),
-        "vs_without_shared_loops": common.geometric_mean(gains),
-        "vs_without_shared_loops_interval": interval(gains),
-        "vs_without_shared_loops_min": min(gains, default=None),
+        **ratios(gains, "vs_without_shared_loops"),
         "not_chosen": len(refused),
         "not_chosen_vs_ours": common.geometric_mean(refused),
         "not_chosen_vs_ours_max": max(refused, default=None),
@@ -183,37 +166,7 @@ def _own(status: dict[str, str]) -> list[str]:
     return [status.get(OURS, "none"), *(status[n] for n in (APART, TOGETHER) if n in status)]
 
 
-def main() -> None:
-    """Measure, print, write."""
-    parser = common.arguments(__doc__.splitlines()[0], [])
-    parser.add_argument("--count", type=int, default=COUNT, help="number of pipelines")
-    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of rounds, per pipeline")
-    args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    pieces = common.Pieces(args.work, "halide_outputs", args.fresh)
-    peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
-    rows = []
-    for seed in range(args.first, args.first + args.count):
-
-        def made(seed: int = seed) -> dict[str, Any]:
-            try:
-                return row_of(seed, args, peers)
-            except Exception as error:
-                traceback.print_exc()
-                message = f"{type(error).__name__}: {error}"[:300]
-                return {"seed": seed, "status": {OURS: message}, "seconds": {}, "shared": None}
-
-        row = pieces.get(f"{seed}", made)
-        rows.append(row)
-        times = ", ".join(f"{k} {1e6 * v:.1f}" for k, v in row["seconds"].items())
-        print(
-            f"{seed} {row.get('pipeline', '')} {row['shared']}: {times} {row['status'].get(OURS)}",
-            flush=True,
-        )
-    common.write(args, "halide_outputs", rows, summary(rows))
-
-
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    main()
+    title = __doc__.splitlines()[0]
+    run("halide_outputs", title, FIRST, COUNT, row_of, summary, {"shared": None})

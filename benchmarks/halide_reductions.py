@@ -15,26 +15,22 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import halide as hl
 
 import common
+from random_host import OURS, ratios, run, timed
 
 FIRST = 120000
 COUNT = 60
-SECONDS = 1.5  # of rounds, for each pipeline
-ROUNDS = 7
-PEER_SECONDS = 20.0  # CPU seconds of one autoscheduler
-CANDIDATE_SECONDS = 60.0
 BINS = 64
 EXTENTS = (1, 2, 3, 5, 7, 16, 31, 64, 100, 255, 1000, 4096, 1 << 16)
 WORK = (19, 22)  # log2 of the most iterations
 TYPES = (hl.UInt(8), hl.Int(16), hl.UInt(16), hl.Int(32), hl.Float(32))
 KINDS = ("sum", "sum", "max", "min", "tuple", "position", "histogram", "two", "where")
-OURS, WHOLE = "one shot", "without partial results"
+WHOLE = "without partial results"
 
 
 def _extents(rng: random.Random, count: int) -> list[int]:
@@ -137,12 +133,9 @@ def build(seed: int) -> tuple[hl.Pipeline, str]:
 
 def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[str, Any]:
     """The times of one pipeline's schedules, in seconds, or how it failed."""
-    import halide_host
-    from tilewright.halide.execution.session import Session, Variant
     from tilewright.halide.schedulers.analytic.cpu import scheduler
     from tilewright.halide.schedulers.registry import plan
     from tilewright.halide.schedulers.task import make_task
-    from tilewright.halide.search.top_k import limits
 
     pipeline, said = build(seed)
     row: dict[str, Any] = {"seed": seed, "pipeline": said, "status": {}, "seconds": {}}
@@ -155,19 +148,9 @@ def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[st
     finally:
         scheduler.split_reductions = split
     row["split"] = ours != whole
-    with Session(task.algorithm, limits=limits(CANDIDATE_SECONDS)) as session:
-        found = common.peer_schedules(peers, task, session.inputs, PEER_SECONDS)
-        variants = [
-            halide_host.peer_variant(s, task.target) for s in found.values() if s.serialized
-        ]
-        variants.append(Variant(ours, name=OURS))
-        if row["split"]:
-            variants.append(Variant(whole, name=WHOLE))
-        finals = session.finals(variants, ROUNDS, seconds=args.seconds)
-    for candidate, measurement in zip(finals.candidates, finals.measurements, strict=True):
-        row["status"][candidate.key] = measurement.status
-        if measurement.ok:
-            row["seconds"][candidate.key] = measurement.median
+    timed(
+        row, task, [(OURS, ours), *([(WHOLE, whole)] if row["split"] else [])], peers, args.seconds
+    )
     return row
 
 
@@ -187,55 +170,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "pipelines": len(rows),
         "our_failures": sum(row["status"].get(OURS) != "ok" for row in rows),
-        "vs_best_peer": common.geometric_mean(against),
-        "vs_best_peer_interval": interval(against),
-        "vs_best_peer_min": min(against, default=None),
+        **ratios(against, "vs_best_peer"),
         "compared": len(against),
         "split": len(gains),
-        "vs_without_partial_results": common.geometric_mean(gains),
-        "vs_without_partial_results_interval": interval(gains),
-        "vs_without_partial_results_min": min(gains, default=None),
+        **ratios(gains, "vs_without_partial_results"),
     }
-
-
-def interval(ratios: list[float], draws: int = 2000) -> list[float] | None:
-    """The 95% interval of a geometric mean, by bootstrap over the pipelines."""
-    rng = random.Random(0)
-    means = sorted(
-        value
-        for _ in range(draws if ratios else 0)
-        if (value := common.geometric_mean(rng.choices(ratios, k=len(ratios)))) is not None
-    )
-    return [means[int(share * len(means))] for share in (0.025, 0.975)] if means else None
-
-
-def main() -> None:
-    """Measure, print, write."""
-    parser = common.arguments(__doc__.splitlines()[0], [])
-    parser.add_argument("--count", type=int, default=COUNT, help="number of pipelines")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of rounds, per pipeline")
-    args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-    pieces = common.Pieces(args.work, "halide_reductions", args.fresh)
-    peers = common.Pieces(args.work, "peers", args.fresh, ours=False)
-    rows = []
-    for seed in range(FIRST, FIRST + args.count):
-
-        def made(seed: int = seed) -> dict[str, Any]:
-            try:
-                return row_of(seed, args, peers)
-            except Exception as error:
-                traceback.print_exc()
-                message = f"{type(error).__name__}: {error}"[:300]
-                return {"seed": seed, "status": {OURS: message}, "seconds": {}, "split": False}
-
-        row = pieces.get(f"{seed}", made)
-        rows.append(row)
-        times = ", ".join(f"{k} {1e6 * v:.1f}" for k, v in row["seconds"].items())
-        print(f"{seed} {row.get('pipeline', '')}: {times} {row['status'].get(OURS)}", flush=True)
-    common.write(args, "halide_reductions", rows, summary(rows))
 
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    main()
+    title = __doc__.splitlines()[0]
+    run("halide_reductions", title, FIRST, COUNT, row_of, summary, {"split": False})

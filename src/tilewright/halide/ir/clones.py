@@ -9,7 +9,7 @@ or shows a schedule works on `with_clones`: the algorithm with the added Funcs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import (
@@ -394,6 +394,11 @@ def _stage(stage: Stage, calls: Mapping[str, str], new: dict[Expr, Expr]) -> Sta
             new.setdefault(node, _node(node, calls, new))
         return tuple(new[expr] for expr in exprs)
 
+    return rewritten_stage(stage, change)
+
+
+def rewritten_stage(stage: Stage, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stage:
+    """Return a stage with all its expressions replaced as `change` says."""
     return replace(
         stage,
         args=change(stage.args),

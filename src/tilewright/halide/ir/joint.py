@@ -32,12 +32,12 @@ from tilewright.halide.ir.algorithm import (
     Expr,
     Func,
     Op,
-    Stage,
     Type,
     Variable,
+    parameters_used,
     walk,
 )
-from tilewright.halide.ir.clones import Added, clone_problems, positions
+from tilewright.halide.ir.clones import Added, clone_problems, positions, rewritten_stage
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.renumbering import renumbered_entry
@@ -136,12 +136,16 @@ def _joint(base: Algorithm, names: tuple[str, ...]) -> Joint:
         (stage,) = func.stages
         values += _rewritten(stage.values, {}, offsets, names[0], arguments)
     new: dict[Expr, Expr] = {}
+
+    def read_joint(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(_rewritten(exprs, new, offsets, names[0], {}))
+
     (stage,) = host.stages
     joint = replace(host, types=tuple(types), stages=(replace(stage, values=tuple(values)),))
     funcs = [joint]
     for func in base.funcs:
         if func.name not in offsets:
-            stages = tuple(_stage(stage, new, offsets, names[0]) for stage in func.stages)
+            stages = tuple(rewritten_stage(stage, read_joint) for stage in func.stages)
             funcs.append(replace(func, stages=stages))
     return Joint(
         base,
@@ -204,7 +208,7 @@ def joined(schedule: Schedule, algorithm: Algorithm) -> tuple[Schedule, Algorith
 def joint_of_schedule(schedule: Schedule, algorithm: Algorithm) -> tuple[Schedule, Joint | None]:
     """Return a schedule whose outputs share loops as one of the joint, and the joint.
 
-    The schedule itself and None are returned if there is no joint, as in `joined`.
+    If there is no joint, as described in `joined`, it returns the schedule itself and None.
     """
     base = algorithm.original or algorithm
     shared = {
@@ -384,30 +388,13 @@ def _reads(algorithm: Algorithm) -> dict[str, frozenset[str]]:
 
 def _bounds_used(algorithm: Algorithm) -> set[str]:
     """Return the bounds and strides of buffers that the computation or its requirements use."""
-    stages = (stage for func in algorithm.funcs for stage in func.stages)
-    used = {name for stage in stages for name in stage.symbols}
-    used |= {
+    required = {
         node.name
         for node in walk(*algorithm.requirements)
         if isinstance(node, Variable) and node.kind == "param"
     }
+    used = parameters_used(algorithm) | required
     return {name for name in used if "." in name}
-
-
-def _stage(stage: Stage, new: dict[Expr, Expr], offsets: Mapping[str, int], host: str) -> Stage:
-    def change(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(_rewritten(exprs, new, offsets, host, {}))
-
-    return replace(
-        stage,
-        args=change(stage.args),
-        values=change(stage.values),
-        predicates=change(stage.predicates),
-        rvars=tuple(
-            replace(rvar, min=change((rvar.min,))[0], extent=change((rvar.extent,))[0])
-            for rvar in stage.rvars
-        ),
-    )
 
 
 def _apart(argument: str, number: int) -> Expr:

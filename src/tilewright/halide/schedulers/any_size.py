@@ -29,7 +29,7 @@ from tilewright.halide.frontend.extents import metadata_used
 from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.joint import joint_of_schedule
-from tilewright.halide.ir.nest import exact_size, guarded, points_of_threads
+from tilewright.halide.ir.nest import all_guarded, exact_size, guarded, points_of_threads
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
 from tilewright.halide.legality.narrowed import narrowed
 from tilewright.halide.legality.sizes import needs, reads_anything
@@ -59,7 +59,7 @@ def any_size(schedule: Schedule, algorithm: Algorithm) -> Schedule:
     together, joint = joint_of_schedule(schedule, algorithm)
     if joint is not None:
         separate = joint.separated(any_size(together, joint.algorithm))
-        return schedule if separate is None else separate
+        return all_guarded(schedule) if separate is None else separate
     extended = with_clones(algorithm, schedule.clones)
     wanted = {(func, d): need for func, _, d, need in needs(schedule, extended)}
     if not wanted:

@@ -23,7 +23,7 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
 from tilewright.halide.schedulers.analytic.cpu.retries import nest_seconds
 
-# Returns up to so many schedules of an algorithm as given, the best first.
+# Plans an algorithm: returns at most the given number of schedules, the best first.
 Planning = Callable[[Algorithm, int], list[PlannedSchedule]]
 
 
