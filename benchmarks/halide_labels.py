@@ -8,7 +8,8 @@ The anchor is compiled and timed twice: how far its second copy's label is from 
 Compiling does not need a quiet machine, and timing does: processes are compiled in batches and
 wait; then each is timed by itself. ``--quiet FILE`` creates that file while timing, after waiting
 for another's to go, so that other work can stop. Pipelines are random ones by seed (``random:7``),
-programs of ``examples/`` and of ``benchmarks/strangers``. What is recorded is not timed again.
+programs of ``examples/`` and of ``benchmarks/strangers``. What is recorded is not timed again; a
+pipeline that is recorded on another machine than the first has that machine in its entry.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import common
 
 DATA = common.HERE / "data" / "halide_labels.json.gz"
 SCHEMA = 1
-RANDOM = [f"random:{seed}" for seed in range(100)]
+RANDOM = [f"random:{seed}" for seed in range(340)]
 SCHEDULES = 14  # of each pipeline
 MORE_SCHEDULES = 24  # of each program that is not random
 SECONDS = 0.25  # of rounds, for each schedule
@@ -219,7 +220,8 @@ def record(args: argparse.Namespace, names: list[str]) -> None:
     from tilewright.machines import detect_cpu, machine_to_dict
 
     data = {"schema": SCHEMA, "pipelines": []} if args.fresh else read(args.data)
-    data["machine"] = machine_to_dict(detect_cpu())
+    machine = machine_to_dict(detect_cpu())
+    of_all = data.setdefault("machine", machine)
     known = {pipeline["pipeline"] for pipeline in data["pipelines"]}
     left = [name for name in names if name not in known]
     while left:
@@ -233,6 +235,8 @@ def record(args: argparse.Namespace, names: list[str]) -> None:
                 lines = said.strip().splitlines()
                 if lines and lines[-1].startswith("{"):
                     found = json.loads(lines[-1])
+                    if machine != of_all:
+                        found["machine"] = machine
                     data["pipelines"].append(found)
                     print(line(found), flush=True)
                 else:

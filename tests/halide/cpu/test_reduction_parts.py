@@ -14,6 +14,7 @@ from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.schedule import Clone, Factored, Split
+from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.scheduler import (
     POLICIES,
     schedule_cpu,
@@ -110,10 +111,59 @@ def test_neighbours_have_partial_results_where_halide_has_no_vectors(kind, cores
     assert any(loop.mapping == "vectorized" for loop in nests[1].loops)
 
 
-def test_short_loops_have_no_lanes():
-    schedule = scheduled(reduced("tuple", width=15, height=90000))
+@pytest.mark.parametrize(
+    ("kind", "width", "lanes"),
+    [
+        # Vectors have 8 values of 32 bits, and a step of a loop at least two of them.
+        ("tuple", 15, 16),
+        ("tuple", 7, 8),
+        ("mean", 15, 16),
+        ("mean", 8, 8),
+        ("mean", 3, 4),
+        ("mean", 2, None),
+        # Three vectors and seven values one by one, or four vectors.
+        ("mean", 31, 32),
+        ("mean", 63, 32),
+        # Twelve vectors, and four values one by one.
+        ("mean", 100, None),
+        # Conditions hide lanes, too.
+        ("where", 3, None),
+    ],
+)
+def test_the_rest_of_a_loop_has_lanes(kind, width, lanes):
+    schedule = scheduled(reduced(kind, width, height=90000))
     (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
-    assert entry.rvars == ("r1o",)
+    if lanes is None:
+        assert entry.rvars == ("r1o",)
+    else:
+        assert entry.rvars == ("r0i", "r1o")
+        assert entry.splits[-1] == Split("r0", "r0o", "r0i", lanes, "guard_with_if")
+
+
+@pytest.mark.parametrize(("rows", "lanes"), [(SEARCH.least_rows, True), (5, False)])
+def test_few_iterations_around_a_short_loop_do_not_make_up_for_lanes(rows, lanes):
+    image = hl.ImageParam(hl.Float(32), 3, "image")
+    r = hl.RDom([(0, 15), (0, rows)], "r")
+    total = hl.Func("total")
+    total[x] = 0.0
+    total[x] += hl.sqrt(image[r.x, r.y, x])
+    image.set_estimates([(0, 15), (0, rows), (0, 5000)])
+    total.set_estimates([(0, 5000)])
+    kept = {name for entry in split_in(load(hl.Pipeline(total))) for name in entry.rvars}
+    assert ("r0i" in kept) == lanes
+
+
+@pytest.mark.parametrize(("stride", "lanes"), [(1, False), (15, True)])
+def test_short_loops_have_no_lanes_where_neighbouring_results_read_neighbours(stride, lanes):
+    image = hl.ImageParam(hl.Float(32), 2, "image")
+    r = hl.RDom([(0, 15), (0, 15)], "r")
+    total = hl.Func("total")
+    total[x, y] = 0.0
+    total[x, y] += image[x * stride + r.x, y * 15 + r.y]
+    image.set_estimates([(0, 15 * 300), (0, 15 * 200)])
+    total.set_estimates([(0, 300), (0, 200)])
+    kept = {name for entry in split_in(load(hl.Pipeline(total))) for name in entry.rvars}
+    assert ("r0i" in kept) == lanes
 
 
 def test_parts_of_other_lengths_have_conditions():
@@ -162,9 +212,14 @@ def channel_means(channels, width=1000, height=700):
     return load(hl.Pipeline(total))
 
 
-@pytest.mark.parametrize(("channels", "per_lane"), [(3, True), (64, False)])
-def test_pixels_have_partial_results_where_their_channels_do_not_fill_vectors(channels, per_lane):
-    kept = {name for entry in split_in(channel_means(channels)) for name in entry.rvars}
+@pytest.mark.parametrize(
+    ("channels", "width", "per_lane"), [(3, 1000, True), (64, 1000, False), (3, 5, False)]
+)
+def test_pixels_have_partial_results_where_their_channels_do_not_fill_vectors(
+    channels, width, per_lane
+):
+    algorithm = channel_means(channels, width, 700000 // width)
+    kept = {name for entry in split_in(algorithm) for name in entry.rvars}
     assert ("r0i" in kept) == per_lane
 
 
@@ -188,6 +243,17 @@ def test_the_answer_is_right(kind, width, height, guarded):
     algorithm = reduced(kind, width, height)
     schedule = scheduled(algorithm)
     assert any(isinstance(each, Factored) for each in schedule.clones)
+    assert_right(algorithm, schedule, guarded)
+
+
+@pytest.mark.parametrize("kind", ["mean", "output", "tuple", "with constant"])
+@pytest.mark.parametrize("width", [7, 31])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_the_answer_is_right_with_a_rest(kind, width, guarded):
+    algorithm = reduced(kind, width, 9001)
+    schedule = scheduled(algorithm)
+    (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
+    assert entry.rvars[0] == "r0i"
     assert_right(algorithm, schedule, guarded)
 
 

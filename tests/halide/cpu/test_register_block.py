@@ -349,6 +349,15 @@ def test_the_best_block_of_a_pure_stage(extent, expected):
     assert best(plain, {0: extent}) == expected
 
 
+@pytest.mark.parametrize(
+    ("extent", "lanes"), [(1024, 32), (31, 32), (15, 16), (12, 16), (8, 8), (7, 8), (4, 4), (3, 1)]
+)
+def test_vectors_are_no_longer_than_rows(extent, lanes):
+    # 32 bytes fill a register.
+    plain = stage([op("add", U8)], [load({"x": (1.0,)}, type_=U8)], loops=(X,), types=(U8,))
+    assert best(plain, {0: extent}) == (Block(0, lanes) if lanes > 1 else SCALAR)
+
+
 def test_a_short_loop_over_a_library_function_stays_scalar():
     # Four lanes of which two are wanted: 80 + 1.2 + 1 + 0.4 for two points, scalars 22 each.
     plain = stage([op("sin_f32")], [load({"x": (1.0,)})], loops=(X,))

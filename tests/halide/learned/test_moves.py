@@ -169,6 +169,34 @@ def test_what_is_computed_at_a_loop_that_goes_is_moved_to_another():
         assert entry.compute == ROOT or entry.compute.loop in loops
 
 
+def test_the_stages_of_a_func_may_have_different_shapes(tmp_path):
+    x, y = hl.vars("x y")
+    image, out = hl.ImageParam(hl.Int(32), 2, "image"), hl.Func("out")
+    r = hl.RDom([(0, 7)], "r")
+    out[x, y] = image[x, y] * 2
+    out[x, y] += image[x, y + r]
+    image.set_estimates([(0, 100), (0, 77)])
+    out.set_estimates([(0, 100), (0, 70)])
+    made = make_task(hl.Pipeline(out), machine=MACHINE, target="host")
+    state = sampling.seeds(made, 2)[1]
+    scene = sampling.scene_of(made, state)
+    found = [m for m in moves.possible_moves(state, scene) if isinstance(m, moves.Reshape)]
+    assert {move.stage for move in found} == {None, 0, 1}
+    place = next(i for i, func in enumerate(scene.extended.funcs) if func.name == "out")
+
+    def stages(schedule):
+        return next(entry.stages for entry in schedule.funcs if entry.func == place)
+
+    rows = NestShape((), (0, 1), vector=0, lanes=8, parallel=1)
+    tiles = NestShape(((32, 16),), (0, 1), vector=0, lanes=4, row=1, rows=2, parallel=1)
+    state = moves.applied(state, moves.Reshape(place, rows), scene)
+    after = moves.applied(state, moves.Reshape(place, tiles, 1), scene)
+    both = moves.applied(state, moves.Reshape(place, tiles), scene)
+    assert stages(after) == (stages(state)[0], stages(both)[1])
+    assert moves.violations(after, scene) == []
+    answers(made, after, tmp_path)
+
+
 def test_an_input_behind_a_boundary_condition_is_not_read_beyond_its_border(tmp_path):
     """At a border, a tile reads fewer columns than a vector has lanes."""
     made = task(204)

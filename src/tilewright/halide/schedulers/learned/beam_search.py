@@ -223,30 +223,29 @@ class BeamSearch:
         """Return N tile sizes to rate by split of a Func; the first are the present ones."""
         extents = self._scene(schedule).extents
         names = self._scene(schedule).extended.funcs
-        knobs: dict[str, list[tuple[int, int, int]]] = {}
-        present: dict[str, int] = {}
-        most: dict[str, float] = {}
+        knobs: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+        most: dict[tuple[str, int], float] = {}
         for e, entry in enumerate(schedule.funcs):
             if entry.func == func:
                 for name, (s, i), change in tiles_of(entry):
-                    knobs.setdefault(name, []).append((e, s, i))
-                    present[name] = change.factor
+                    knob = name, change.factor
+                    knobs.setdefault(knob, []).append((e, s, i))
                     d = origin(change.old)
                     along = extents.get(names[func].name, ())
                     known = d is not None and d[0] == "v" and d[1] < len(along)
-                    most[name] = along[d[1]] if known and d is not None else math.inf
+                    most[knob] = along[d[1]] if known and d is not None else math.inf
         if not knobs:
             return {}
         values = [
-            [f for s in SCALES if 1 <= (f := int(present[n] * 2.0**s)) <= most[n] or s == 0]
-            for n in knobs
+            [f for s in SCALES if 1 <= (f := int(knob[1] * 2.0**s)) <= most[knob] or s == 0]
+            for knob in knobs
         ]
         grid = np.array(list(itertools.islice(itertools.product(*values), 4096)), dtype=float)
-        own = np.array([[float(present[name]) for name in knobs]])
+        own = np.array([[float(factor) for _, factor in knobs]])
         if len(grid) > self.effort.rows:
             grid = grid[self.rng.choice(len(grid), self.effort.rows, replace=False)]
         grid = np.concatenate([own, grid])
-        return {at: grid[:, i] for i, name in enumerate(knobs) for at in knobs[name]}
+        return {at: grid[:, i] for i, found in enumerate(knobs.values()) for at in found}
 
     # --- moving ---------------------------------------------------------------------------
 
@@ -299,8 +298,8 @@ class BeamSearch:
 def tiles_of(entry: FuncSchedule) -> Iterator[tuple[str, tuple[int, int], Split]]:
     """Yield the splits whose factors are tile sizes: (name, (stage, index of split), split).
 
-    Splits of equal name in different stages get the same factor. Vectors and unrolled loops are
-    part of the structure instead.
+    Splits of equal name and factor in different stages keep equal factors. Vectors and unrolled
+    loops are part of the structure instead.
     """
     for s, nest in enumerate(entry.stages):
         mapped = {loop.name: loop.mapping for loop in nest.loops}

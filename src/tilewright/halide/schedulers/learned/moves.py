@@ -9,8 +9,8 @@ moves, some of which lead to illegal schedules; `violations` has the reasons.
 | `ComputeRoot` | compute a Func completely, before its readers |
 | `ComputeAt` | compute a Func at a loop of a reader; if it is stored further out, it slides along \
 the loops between, and Halide folds its storage where possible |
-| `Reshape` | replace the loops of a Func: levels of tiles, vector dimension and lanes, register \
-block, order, parallel loops |
+| `Reshape` | replace the loops of a Func, or of one of its stages: levels of tiles, vector \
+dimension and lanes, register block, order, parallel loops |
 | `Resize` | change the factor of one split: a tile, a block, lanes |
 | `Steps` | vectorise or unroll part of the innermost loop over a reduction |
 | `Swap` | exchange a loop with the loop around it |
@@ -87,10 +87,14 @@ class ComputeAt:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """Replace the loops of a Func without changing its levels."""
+    """Replace the loops of a Func without changing its levels.
+
+    With a `stage`, only those of this stage; the stages of a Func may have different shapes.
+    """
 
     func: int
     shape: NestShape
+    stage: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +169,15 @@ def applied(schedule: Schedule, move: Move, scene: Scene) -> Schedule:
         stages = stages_in_loops(func, move.shape, scene.extended)
         changed = _at(entry, move.compute, move.store, stages)
     elif isinstance(move, Reshape):
-        inside = entry.compute.kind == "at"
-        stages = stages_in_loops(func, move.shape, scene.extended) if inside else ()
-        changed = replace(entry, stages=stages or stages_of(func, move.shape))
+        if entry.compute.kind == "at":
+            stages = stages_in_loops(func, move.shape, scene.extended)
+        else:
+            stages = stages_of(func, move.shape)
+        if move.stage is not None:
+            nests = [nest for _, nest in stage_schedules(scene.extended, entry)]
+            nests[move.stage] = stages[move.stage]
+            stages = tuple(nests)
+        changed = replace(entry, stages=stages)
     else:
         nests = [nest for _, nest in stage_schedules(scene.extended, entry)]
         nests[move.stage] = _changed(nests[move.stage], move)
@@ -372,6 +382,8 @@ def loop_moves(entry: FuncSchedule, schedule: Schedule, scene: Scene) -> Iterato
     shapes = root_shapes if entry.compute.kind == "root" else member_shapes
     for shape in shapes(func, scene):
         yield Reshape(entry.func, shape)
+        for stage in func.stages if len(func.stages) > 1 else ():
+            yield Reshape(entry.func, shape, stage.index)
     extents = scene.extents.get(func.name, ())
     for stage, nest in stage_schedules(scene.extended, entry):
         for i, change in enumerate(nest.splits):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tilewright.halide.analysis.reductions import accumulates
@@ -21,6 +21,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     block_cycles,
     border_share,
     crossings,
+    fitting_lanes,
     natural_lanes,
     stored_lanes,
 )
@@ -136,6 +137,17 @@ def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel)
         yield wide * lanes
 
 
+def _fitting(widths: Iterable[int], extent: float) -> Iterator[int]:
+    """Yield the lengths of vectors of which a row of `extent` points fills at least half.
+
+    Longer vectors are masked, so none is longer than necessary for a whole row.
+    """
+    most, usual = fitting_lanes(extent), list(widths)
+    yield from (min(width, most) for width in usual if extent >= max(2, width // 2))
+    if SEARCH.least_lanes <= extent and most < min(usual):
+        yield most
+
+
 def _values(summary: StageSummary, vector: str) -> int:
     """Return the values that each lane of a vector along a loop loads and computes."""
     loads = sum(vector in load.strides for load in summary.loads)
@@ -172,9 +184,8 @@ def _candidates(
         gathered = any(_gathers(load, loops[d], innermost) for load in summary.loads)
         counts = (1,) if gathered or not accumulating else SEARCH.block_vectors
         counts += SEARCH.stream_vectors if streams and not gathered else ()
-        for width in dict.fromkeys(_widths(summary, loops[d], reducing, model)):
-            if extents[d] < max(2, width // 2):
-                continue
+        widths = _widths(summary, loops[d], reducing, model)
+        for width in dict.fromkeys(_fitting(widths, extents[d])):
             if streams and not nested and d == innermost(summary.func):
                 yield Block(d, width, swept=True)
             for vectors in (n for n in counts if n == 1 or width * n <= extents[d]):

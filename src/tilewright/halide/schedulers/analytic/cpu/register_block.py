@@ -70,6 +70,15 @@ def natural_lanes(summary: StageSummary, model: CpuModel) -> int:
     return max(SEARCH.least_lanes, model.vector_bytes // widest)
 
 
+def fitting_lanes(extent: float) -> int:
+    """Return the lanes of the shortest vector that holds a row of `extent` points.
+
+    >>> [fitting_lanes(extent) for extent in (3, 7, 8, 31)]
+    [4, 8, 8, 32]
+    """
+    return max(SEARCH.least_lanes, 1 << (int(extent) - 1).bit_length())
+
+
 def stored_lanes(summary: StageSummary, model: CpuModel) -> int:
     """Return the lanes that fill a register with the narrowest type loaded or stored.
 

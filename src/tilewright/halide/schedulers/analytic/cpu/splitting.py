@@ -10,8 +10,9 @@ partial results, each task reduces a contiguous part of the domain::
     one core:         for t in 0..T:  f += p(t)
 
 Halide vectorises some reductions along the innermost loop, but not the sums that it simplifies to
-another form, nor Tuples whose values are wider than what is loaded. There, neighbouring iterations
-have a partial result each, in the lanes of vectors::
+another form, nor Tuples whose values are wider than what is loaded. The rest of a loop that vectors
+do not divide runs one by one, which is all of a short loop. There, neighbouring iterations have a
+partial result each, in the lanes of vectors::
 
     for r in 0..n / 32:  p[0..31] += g(32 * r + [0..31])
     for l in 0..32:      f += p(l)
@@ -36,7 +37,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import only_reduces
-from tilewright.halide.analysis.summaries import StageSummary
+from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.clones import Added
@@ -46,7 +47,11 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
 from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import pays
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_of
-from tilewright.halide.schedulers.analytic.cpu.register_block import crossings, natural_lanes
+from tilewright.halide.schedulers.analytic.cpu.register_block import (
+    crossings,
+    fitting_lanes,
+    natural_lanes,
+)
 from tilewright.halide.schedulers.analytic.cpu.staging import gains_in_registers
 from tilewright.halide.schedulers.analytic.reduction_parts import (
     contiguous_parts,
@@ -155,19 +160,19 @@ def _divided(
 def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[str, float]) -> int:
     """Return the neighbouring iterations that get a partial result each, 1 for none.
 
-    They are for loops that Halide cannot run in vectors, unless neighbouring results fill vectors.
-    `extents` are the iterations of the update's loops.
+    They are for loops that Halide cannot run in vectors, or not to their ends, unless neighbouring
+    results fill vectors. `extents` are the iterations of the update's loops.
     """
-    if summary.scans or run_of(summary, costs.innermost) is not None:
+    if summary.scans:
         return 1
     lanes = natural_lanes(summary, costs.model)
     along = costs.block(func.name, summary.index).vector
     vector = None if along is None else costs.pure_loops(func.name, summary.index).get(along)
-    if (
-        vector is not None
-        and extents[vector] >= lanes
-        and not crossings(summary, vector, costs.innermost)
-    ):
+    fill = vector is not None and extents[vector] >= lanes
+    if run_of(summary, costs.innermost) is not None:
+        dense = fill and all(_is_dense(load, vector, costs) for load in summary.loads)
+        return 1 if dense else _rest_lanes(summary, extents, lanes)
+    if fill and not crossings(summary, vector, costs.innermost):
         return 1
     run = next(loop.name for loop in summary.loops if loop.kind != "pure")
     if not any(load.strides.get(run) and not load.indirect for load in summary.loads):
@@ -175,7 +180,33 @@ def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[
     for vectors in SEARCH.partial_vectors:
         if extents[run] >= SEARCH.least_steps * lanes * vectors:
             return lanes * vectors
-    return 1
+    dense = all(_is_dense(load, run, costs) for load in summary.loads)
+    return _rest_lanes(summary, extents, lanes) if dense else 1
+
+
+def _is_dense(load: Load, vector: str | None, costs: CpuCosts) -> bool:
+    """Return whether neighbouring results load neighbouring values, or the same."""
+    steps = load.strides.get(vector, ()) if vector is not None else ()
+    inner = costs.innermost(load.callee)
+    return steps is not None and all(abs(s) <= (d == inner) for d, s in enumerate(steps))
+
+
+def _rest_lanes(summary: StageSummary, extents: Mapping[str, float], lanes: int) -> int:
+    """Return the lanes with a partial result each of a loop that leaves a rest, 1 for none.
+
+    Halide runs the rest one by one: all iterations if the loop is too short for vectors of `lanes`.
+    With partial results, the last vector is masked. That pays if the rest takes longer than the
+    vectors, and if the loops around have enough iterations to make up for adding up the lanes.
+    """
+    first, *others = (loop.name for loop in summary.loops if loop.kind != "pure")
+    along, rows = extents[first], math.prod(extents[loop] for loop in others)
+    short = along < SEARCH.least_steps * lanes
+    if rows < SEARCH.least_rows or not (short or along % lanes >= along // lanes):
+        return 1
+    filled = along if first in summary.waits.masked else 2 * along - 1
+    if filled < SEARCH.least_lanes:
+        return 1  # at most half of the lanes are filled, or not all under a condition on them
+    return min(fitting_lanes(along), max(SEARCH.partial_vectors) * lanes)
 
 
 def _split(schedule: Schedule, algorithm: Algorithm, update: _Update, number: int) -> Schedule:

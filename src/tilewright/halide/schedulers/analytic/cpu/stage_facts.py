@@ -19,6 +19,7 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost
 from tilewright.halide.schedulers.analytic.cpu.streams import streams_of
 
 BOTH = 2
+CHOICES = ("select", "min", "max")  # operations that clamp coordinates
 Ends = tuple[tuple[int, int], ...]  # (dimension, ends of the rows along it that are clamped)
 
 
@@ -76,20 +77,19 @@ def clamped_ends(stage: Stage, loop: str, env: Env, bounder: Bounder) -> int:
         arg for call in stage.calls if call.kind in ("func", "image") for arg in call.args
     ]
     for node in walk(*coordinates):
-        if not isinstance(node, Op) or not varies(node):
+        if not isinstance(node, Op) or node.name not in CHOICES or not varies(node):
             continue
         if node.name == "select":
             return BOTH
-        if node.name in ("min", "max"):
-            sides = sorted(node.args, key=varies)
-            if varies(sides[0]):
-                return BOTH
-            limit = bounder.bound(sides[0], env, memo)
-            inside = bounder.bound(_unclamped(sides[1], varies), env, memo)
-            above = node.name == "min" and np.max(inside.hi) > np.min(limit.lo)
-            below = node.name == "max" and np.min(inside.lo) < np.max(limit.hi)
-            if above or below:
-                found.add(node.name)
+        sides = sorted(node.args, key=varies)
+        if varies(sides[0]):
+            return BOTH
+        limit = bounder.bound(sides[0], env, memo)
+        inside = bounder.bound(_unclamped(sides[1], varies), env, memo)
+        above = node.name == "min" and np.max(inside.hi) > np.min(limit.lo)
+        below = node.name == "max" and np.min(inside.lo) < np.max(limit.hi)
+        if above or below:
+            found.add(node.name)
     return len(found)
 
 
@@ -101,7 +101,7 @@ class _Varying:
         self._known: dict[int, bool] = {}
 
     def __call__(self, expr: Expr) -> bool:
-        for node in walk(expr):
+        for node in walk(expr) if id(expr) not in self._known else ():
             if id(node) not in self._known:
                 parts = self._parts(node)
                 self._known[id(node)] = any(self._known.get(id(part), False) for part in parts) or (
