@@ -10,16 +10,16 @@ those with fewer than `LEAST` labels.
 - ``ordering``: share of pairs that differ by 1.3 or more in time and are ordered right;
 - ``regret``: time of the schedule that is predicted to be the fastest, over the fastest one's.
 
-Keys that end in ``_prior`` are of the analytic model alone, in ``_linear`` of the linear model
-alone, whose coefficients are fitted to the other programs, in ``_mean`` of the geometric mean of
-both, in ``_unshrunk`` of its correction at full weight, in ``_array`` of the corrected linear
-model, which rates all sizes at once, and in ``_roofline`` of the features' own simple model, in
-which nothing is fitted. ``weight`` is what cross-validation over the other programs chose for the
-correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`). ``walks_…`` are the figures
-of random walks alone, without the recorded pairs. ``…_anchor`` is the regret of always taking the
-analytic schedule, ``…_guarded`` that of taking the model's choice only where its gain is expected
-(``needed_gain``). ``--train`` fits the model to everything and writes the file that the package
-ships.
+Keys that end in ``_prior`` are of the analytic model alone, which is corrected, in ``_linear`` of
+the linear model alone, whose coefficients are fitted to the other programs, in ``_mean`` of the
+geometric mean of both, in ``_unshrunk`` of the correction at full weight, in ``_array`` of the
+corrected linear model, which rates all sizes at once, and in ``_roofline`` of the features' own
+simple model, in which nothing is fitted. ``weight`` is what cross-validation over the other
+programs chose for the correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`).
+``walks_…`` are the figures of random walks alone, without the recorded pairs. ``…_anchor`` is the
+regret of always taking the analytic schedule, ``…_guarded`` that of taking the model's choice only
+where its gain is expected (``needed_gain``). ``--train`` fits the model to everything and writes
+the file that the package ships.
 """
 
 from __future__ import annotations
@@ -181,12 +181,12 @@ class Labels:
         return Fitted(self, train, coefficients, made[True], made[False])
 
     def training(self, array: bool, linear: Any) -> Any:
-        """All labels, to correct the mean time or the linear model's alone."""
+        """All labels, to correct the linear model's time (`array`) or the analytic model's."""
         from tilewright.halide.schedulers.learned.evaluation import CHANGE_NAMES
         from tilewright.halide.schedulers.learned.part_features import NAMES
         from tilewright.halide.schedulers.learned.shrinkage import Training
 
-        base = linear if array else (self.prior + linear) / 2
+        base = linear if array else self.prior
         families = [program_of(group) for group in self.groups]
         targets, rows = self.times - base, self.inputs(array)
         if array:
@@ -195,7 +195,7 @@ class Labels:
         return Training(rows, targets, base, self.groups, families, CHANGE_NAMES, centred=False)
 
     def inputs(self, array: bool) -> Any:
-        """The features that a correction takes, of the mean time or of the linear model's."""
+        """The features that a correction takes, of the linear or of the analytic model's time."""
         from tilewright.halide.schedulers.learned.evaluation import with_changes
         from tilewright.halide.schedulers.learned.part_features import NAMES
 
@@ -267,14 +267,14 @@ def held_out(labels: Labels, name: str, model: Any) -> Data:
     test = labels.of == name
     coefficients = [model.coefficients[term.name] for term in TERMS]
     linear = np.log(labels.terms[test] @ coefficients)
-    mean = (labels.prior[test] + linear) / 2
+    prior = labels.prior[test]
     rows = labels.inputs(False)[test]
     costs = {
-        "": mean + model.schedules.correction(rows).mean,
-        "_unshrunk": mean + replace(model.schedules, weight=1.0).correction(rows).mean,
-        "_mean": mean,
+        "": prior + model.schedules.correction(rows).mean,
+        "_unshrunk": prior + replace(model.schedules, weight=1.0).correction(rows).mean,
+        "_mean": (prior + linear) / 2,
         "_linear": linear,
-        "_prior": labels.prior[test],
+        "_prior": prior,
         "_array": linear + model.sizes.correction(labels.inputs(True)[test]).mean,
         "_roofline": labels.roofline[test],
     }

@@ -23,7 +23,7 @@ import halide as hl
 import common
 from random_host import OURS, ratios, run, timed
 
-FIRST = 120000
+FIRST = 130000
 COUNT = 60
 BINS = 64
 EXTENTS = (1, 2, 3, 5, 7, 16, 31, 64, 100, 255, 1000, 4096, 1 << 16)

@@ -212,20 +212,27 @@ def test_terms_without_evidence_keep_their_cost():
     assert found[1] > found[0]
 
 
-def test_the_time_before_correction_is_the_mean_of_both_models():
+def test_half_of_what_adapting_changes_is_applied_to_the_analytic_time():
     made = stencils()
     _, state, _ = output_state(made)
     machine = model_of(made.machine)
     evaluator = Evaluator(made.algorithm, machine)
     found, prior = evaluator.features(state), evaluator.prior(state).seconds
-    model = LearnedModel(NONE, NONE, coefficients=dict.fromkeys(NAMES, 2.0))
+    shipped = LearnedModel(NONE, NONE, coefficients=dict.fromkeys(NAMES, 2.0))
     linear = 2.0 * found.terms[0].sum() / machine.clock_hz
-    assert np.exp(model.linear(found, machine.clock_hz)[0]) == pytest.approx(linear)
-    mean = model.mean(prior, found, machine.clock_hz)
-    assert np.exp(mean) == pytest.approx((prior * linear) ** 0.5)
-    assert LearnedModel(NONE, NONE).mean(prior, found, 1.0) == pytest.approx(np.log(prior))
+    assert np.exp(shipped.linear(found, machine.clock_hz)[0]) == pytest.approx(linear)
+    assert shipped.before(prior, found, machine.clock_hz) == pytest.approx(np.log(prior))
+    adapted = dict.fromkeys(NAMES, 18.0)
+    model = replace(shipped, coefficients=adapted, reference=shipped.coefficients)
+    before = model.before(prior, found, machine.clock_hz)
+    assert np.exp(before) == pytest.approx(3.0 * prior)
+    assert model.before(prior, None, machine.clock_hz) == pytest.approx(np.log(prior))
     again = from_json(model.to_json())
-    assert again.coefficients == model.coefficients
+    assert (again.coefficients, again.reference) == (adapted, shipped.coefficients)
+    # A model that was not adapted is its own reference.
+    assert from_json(shipped.to_json()).reference == shipped.coefficients
+    unknown = replace(model, coefficients={})
+    assert unknown.before(prior, found, machine.clock_hz) == pytest.approx(np.log(prior))
 
 
 def test_the_shipped_model_has_a_coefficient_of_every_term():

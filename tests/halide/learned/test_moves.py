@@ -182,7 +182,7 @@ def test_the_stages_of_a_func_may_have_different_shapes(tmp_path):
     scene = sampling.scene_of(made, state)
     found = [m for m in moves.possible_moves(state, scene) if isinstance(m, moves.Reshape)]
     assert {move.stage for move in found} == {None, 0, 1}
-    place = next(i for i, func in enumerate(scene.extended.funcs) if func.name == "out")
+    (place,) = (scene.extended.order[name] for name in made.algorithm.outputs)
 
     def stages(schedule):
         return next(entry.stages for entry in schedule.funcs if entry.func == place)

@@ -84,7 +84,7 @@ def test_a_model_adapts_to_a_machine_where_other_things_are_slow(made, schedules
     assert found.better
     assert found.misordered < 0.8 * found.misordered_before
     before, after = shipped().coefficients, found.model.coefficients
-    assert after["tasks"] / before["tasks"] > 2 * after["loads"] / before["loads"]
+    assert after["tasks"] / before["tasks"] > 1.5 * after["loads"] / before["loads"]
     assert found.model.schedules is shipped().schedules
     assert from_json(found.model.to_json()).provenance["pipelines"] == ["stencils"]
 

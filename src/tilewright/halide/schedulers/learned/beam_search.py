@@ -189,7 +189,7 @@ class BeamSearch:
         # Features take a sixth of the search's time: only a model that uses them pays for them.
         found = self.evaluator.features(schedule) if self.model.needs_features else None
         row = functools.cache(partial(self._row, schedule, prior, found))
-        base = self.model.mean(prior.seconds, found, self.machine.clock_hz)
+        base = self.model.before(prior.seconds, found, self.machine.clock_hz)
         mean = spread = 0.0
         if self.model.schedules.members:
             mean, spread = self.model.correction(row(), self._reference)

@@ -1,8 +1,8 @@
 """The learned cost model: a linear model, and a correction of its times, with its uncertainty.
 
-The time before the correction is the geometric mean of the analytic model's and of the linear
-model's (`linear_model`); for many sizes at once, it is the linear model's alone. Their errors are
-largely independent.
+The time before the correction is the analytic model's; for many sizes at once, it is that of a
+linear model (`linear_model`). The linear model can be adapted to a machine: half of the change, as
+a logarithm, is then applied to the analytic model's time, too.
 
 The correction is the logarithm of measured over predicted time, predicted from the features of a
 nest. Only differences between schedules of one pipeline matter. There are two corrections. One is
@@ -57,6 +57,9 @@ RATE = 0.08
 LEAF = 8
 SUBSAMPLE = 0.6
 FEATURES = 25
+# The share of what adapting the linear model changes that is applied to the analytic model's time
+# (chosen: the errors of both are largely independent).
+ADAPTED = 0.5
 
 
 class Correction(NamedTuple):
@@ -108,8 +111,9 @@ class CorrectionModel:
 class LearnedModel:
     """The linear model and the corrections for many `sizes` at once and for single `schedules`.
 
-    `coefficients` are those of `term_counts.TERMS` by name. If there are none, the roofline of the
-    features and the analytic model's time take the place of the linear and the mean time.
+    `coefficients` are those of `term_counts.TERMS` by name, and `reference` those before the linear
+    model was adapted to a machine. Without coefficients, the roofline of the features takes the
+    place of the linear time.
     `residual` is the standard deviation of the corrected logarithms of measured over predicted time
     in held-out pipelines, after subtracting the mean of each pipeline. `drift` and `deviation` are
     the mean and the standard deviation of the logarithm of the time that random moves lead to, over
@@ -123,6 +127,7 @@ class LearnedModel:
     coefficients: Mapping[str, float] = field(default_factory=dict)
     drift: float = 0.0
     deviation: float = 1.0
+    reference: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def needed_gain(self) -> float:
@@ -139,14 +144,19 @@ class LearnedModel:
     @property
     def needs_features(self) -> bool:
         """Whether the time of a schedule depends on its features."""
-        return bool(self.coefficients or self.schedules.members)
+        return bool(self.adapted or self.schedules.members)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the linear model was adapted to a machine."""
+        known = bool(self.reference and self.coefficients)
+        return known and self.reference != self.coefficients
 
     def linear(self, found: NestFeatures, clock_hz: float) -> Array:
         """Return the logarithms of seconds by the linear model, shape (N,)."""
         if not self.coefficients:
             return np.asarray(np.log(found.roofline / clock_hz))
-        each = np.array([self.coefficients[term.name] for term in TERMS])
-        return np.asarray(np.log(np.maximum(found.terms @ each, 1.0) / clock_hz))
+        return _linear(self.coefficients, found, clock_hz)
 
     def shares(self, found: NestFeatures) -> dict[str, float]:
         """Return each term's share of the linear model's time, 0 to 1, for the first row."""
@@ -170,14 +180,15 @@ class LearnedModel:
         mean, spread = self.schedules.correction(with_changes(row, analytic))
         return float(mean[0]), float(spread[0])
 
-    def mean(self, prior: float, found: NestFeatures | None, clock_hz: float) -> float:
+    def before(self, prior: float, found: NestFeatures | None, clock_hz: float) -> float:
         """Return the logarithm of a schedule's seconds before the correction.
 
-        `prior` is the analytic model's time in seconds; without features, it is the result.
+        `prior` is the analytic model's time in seconds. Without features, nothing is adapted.
         """
-        if found is None or not self.coefficients:
+        if found is None or not self.adapted:
             return math.log(prior)
-        return (math.log(prior) + float(self.linear(found, clock_hz)[0])) / 2.0
+        was = _linear(self.reference, found, clock_hz)
+        return math.log(prior) + ADAPTED * float((self.linear(found, clock_hz) - was)[0])
 
     def to_json(self) -> str:
         """Return the model as JSON text."""
@@ -187,11 +198,29 @@ class LearnedModel:
             "residual": self.residual,
             "drift": self.drift,
             "deviation": self.deviation,
-            "coefficients": {k: float(f"{v:.{DIGITS}g}") for k, v in self.coefficients.items()},
+            "coefficients": _rounded(self.coefficients),
+            "reference": _rounded(self.reference) if self.adapted else {},
             "sizes": self.sizes.to_dict(),
             "schedules": self.schedules.to_dict(),
         }
         return json.dumps(data, separators=(",", ":")) + "\n"
+
+
+def _rounded(coefficients: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.{DIGITS}g}") for name, value in coefficients.items()}
+
+
+def _linear(coefficients: Mapping[str, float], found: NestFeatures, clock_hz: float) -> Array:
+    each = np.array([coefficients[term.name] for term in TERMS])
+    return np.asarray(np.log(np.maximum(found.terms @ each, 1.0) / clock_hz))
+
+
+def _coefficients(data: Mapping[str, Any]) -> dict[str, float]:
+    """Return coefficients by term. Raises `TilewrightError` if the terms are others."""
+    found = {str(name): float(c) for name, c in data.items()}
+    if found and set(found) != {term.name for term in TERMS}:
+        raise TilewrightError("the cost model has other terms: train it again")
+    return found
 
 
 def from_json(text: str) -> LearnedModel:
@@ -206,9 +235,7 @@ def from_json(text: str) -> LearnedModel:
                 f"the cost model has schema {data['schema']}, not {SCHEMA}: train it again"
             )
         sizes, schedules = (CorrectionModel.from_dict(data[n]) for n in ("sizes", "schedules"))
-        coefficients = {str(name): float(c) for name, c in data["coefficients"].items()}
-        if coefficients and set(coefficients) != {term.name for term in TERMS}:
-            raise TilewrightError("the cost model has other terms: train it again")
+        coefficients = _coefficients(data["coefficients"])
         return LearnedModel(
             sizes,
             schedules,
@@ -217,6 +244,7 @@ def from_json(text: str) -> LearnedModel:
             coefficients,
             float(data["drift"]),
             float(data["deviation"]),
+            _coefficients(data.get("reference", {})) or coefficients,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TilewrightError(f"this is not a cost model: {error}; train one again") from error

@@ -30,7 +30,7 @@ from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.schedulers.analytic.cpu.families import calibrated
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
-from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
+from tilewright.halide.schedulers.learned.cost_model import ADAPTED, LearnedModel, shipped
 from tilewright.halide.schedulers.learned.evaluation import Evaluator
 from tilewright.halide.schedulers.learned.linear_model import fitted_coefficients
 from tilewright.halide.schedulers.learned.shrinkage import misordering
@@ -112,6 +112,8 @@ def train(
     terms = np.concatenate([labels.terms for labels in found])
     times = np.concatenate([labels.times for labels in found])
     before = np.array([model.coefficients.get(term.name, 1.0) for term in TERMS])
+    reference = model.reference or dict(zip((t.name for t in TERMS), before.tolist(), strict=True))
+    was = np.log(terms @ np.array([reference[term.name] for term in TERMS]))
     left_out = np.zeros(count)
     fold = np.random.default_rng(seed).permutation(count) % FOLDS
     for each in range(FOLDS):
@@ -125,6 +127,7 @@ def train(
     adapted = replace(
         model,
         coefficients=dict(zip(names, whole.tolist(), strict=True)),
+        reference=reference,
         provenance={
             "date": datetime.date.today().isoformat(),
             "machine": machines[0] if machines else None,
@@ -138,18 +141,22 @@ def train(
     return TrainedModel(
         adapted,
         {labels.name: len(labels.times) for labels in found},
-        _misordered(found, np.log(terms @ before)),
-        _misordered(found, left_out),
+        _misordered(found, np.log(terms @ before) - was),
+        _misordered(found, left_out - was),
     )
 
 
-def _misordered(found: Sequence[Labels], linear: Array) -> float:
-    """Return the mean over pipelines of `misordering` by the complete model, 0 to 1."""
+def _misordered(found: Sequence[Labels], changes: Array) -> float:
+    """Return the mean over pipelines of `misordering` by the complete model, 0 to 1.
+
+    `changes` are the differences between the logarithms of the adapted linear model's times and of
+    those that the correction was fitted with.
+    """
     shares, at = [], 0
     for labels in found:
-        own = linear[at : at + len(labels.times)]
+        own = changes[at : at + len(labels.times)]
         at += len(own)
-        costs = (labels.prior + own) / 2.0 + labels.corrections
+        costs = labels.prior + ADAPTED * own + labels.corrections
         if np.ptp(labels.times) > 0.0:
             shares.append(misordering(costs, labels.times))
     return float(np.mean(shares)) if shares else 0.5
