@@ -213,6 +213,8 @@ def test_the_analytic_schedule_comes_first_unless_a_gain_is_expected(made):
     assert exact_size(cautious[0].schedule) == analytic
     bold = plan_learned(made, model=replace(model, drift=0.0))
     assert exact_size(bold[0].schedule) != analytic
+    doubtful = plan_learned(made, model=replace(model, drift=0.0, residual=100.0))
+    assert exact_size(doubtful[0].schedule) == analytic
 
 
 def likes(name, more_than):

@@ -159,13 +159,16 @@ def _ranked(
 ) -> list[State]:
     """Return the states, best first; the analytic one before those without the needed gain.
 
+    The search takes the best of hundreds by the model, and with it the model's largest errors, so
+    that the gain needs to exceed `residual`, too.
+
     Only the gain of states in `comparable` counts. Others lack a copy that the analytic schedule
     makes. The model sees what a copy costs but not what it saves: cache lines that lie pages apart
     are fetched again and again, and bytes of traffic do not show that.
     """
     if own is None:
         return states
-    limit = own.score - model.needed_gain
+    limit = own.score - max(model.needed_gain, model.residual)
     better = [s for s in comparable if s.score < limit and s.schedule != own.schedule]
     first = {own.schedule, *(state.schedule for state in better)}
     return [*better, own, *(state for state in states if state.schedule not in first)]
