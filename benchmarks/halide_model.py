@@ -18,8 +18,8 @@ simple model, in which nothing is fitted. ``weight`` is what cross-validation ov
 programs chose for the correction, 0 to 1 (`tilewright.halide.schedulers.learned.shrinkage`).
 ``walks_…`` are the figures of random walks alone, without the recorded pairs. ``…_anchor`` is the
 regret of always taking the analytic schedule, ``…_guarded`` that of taking the model's choice only
-where its gain is expected (``needed_gain``). ``--train`` fits the model to everything and writes
-the file that the package ships.
+where its gain exceeds ``needed_gain`` and ``residual``. ``--train`` fits the model to everything
+and writes the file that the package ships.
 """
 
 from __future__ import annotations
@@ -346,6 +346,7 @@ def summary(rows: list[Data], labels: Labels, found: dict[str, Data], random: in
     drift, deviation = moved(labels, np.ones(len(labels.of), dtype=bool))
     needed = drift * (result["residual"] / deviation) ** 2
     result |= {"drift": drift, "deviation": deviation, "needed_gain": needed}
+    least = max(needed, result["residual"])  # as in the learned scheduler
     walks = [row for row in rows if not row["program"].startswith("pairs:")]
     for among, name in ((rows, ""), (walks, "walks_")):
         for kind in KINDS if among else ():
@@ -359,7 +360,7 @@ def summary(rows: list[Data], labels: Labels, found: dict[str, Data], random: in
             result[f"{name}top1_regret{kind}"] = regret
         if among:
             result[f"{name}top1_regret_guarded"] = common.geometric_mean(
-                row["best_over_fastest" if row["gain"] > needed else "anchor_over_fastest"]
+                row["best_over_fastest" if row["gain"] > least else "anchor_over_fastest"]
                 for row in among
             )
             result[f"{name}top1_regret_anchor"] = common.geometric_mean(

@@ -148,9 +148,8 @@ def row_of(seed: int, args: argparse.Namespace, peers: common.Pieces) -> dict[st
     finally:
         scheduler.split_reductions = split
     row["split"] = ours != whole
-    timed(
-        row, task, [(OURS, ours), *([(WHOLE, whole)] if row["split"] else [])], peers, args.seconds
-    )
+    compared = [(OURS, ours), (WHOLE, whole)] if row["split"] else [(OURS, ours)]
+    timed(row, task, compared, peers, args.seconds)
     return row
 
 

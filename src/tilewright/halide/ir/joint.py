@@ -208,7 +208,7 @@ def joined(schedule: Schedule, algorithm: Algorithm) -> tuple[Schedule, Algorith
 def joint_of_schedule(schedule: Schedule, algorithm: Algorithm) -> tuple[Schedule, Joint | None]:
     """Return a schedule whose outputs share loops as one of the joint, and the joint.
 
-    If there is no joint, as described in `joined`, it returns the schedule itself and None.
+    Where `joined` finds no loops to share, it returns the schedule itself and None.
     """
     base = algorithm.original or algorithm
     shared = {

@@ -63,8 +63,8 @@ def plan_learned(
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the learned model's best first.
 
-    The best analytic schedule comes before those that are not expected to be faster
-    (`LearnedModel.needed_gain`).
+    The best analytic schedule comes before those whose expected gain is less than
+    `LearnedModel.needed_gain` or the model's error.
 
     Args:
         task: the pipeline, its machine and target.

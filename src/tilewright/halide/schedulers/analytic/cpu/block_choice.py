@@ -138,9 +138,10 @@ def _widths(summary: StageSummary, vector: str, reducing: bool, model: CpuModel)
 
 
 def _fitting(widths: Iterable[int], extent: float) -> Iterator[int]:
-    """Yield the lengths of vectors of which a row of `extent` points fills at least half.
+    """Yield the lengths of vectors that suit a row of `extent` points.
 
-    Longer vectors are masked, so none is longer than necessary for a whole row.
+    A row fills at least half of each vector, and no vector is longer than the whole row needs:
+    vectors that reach beyond a row are masked.
     """
     most, usual = fitting_lanes(extent), list(widths)
     yield from (min(width, most) for width in usual if extent >= max(2, width // 2))

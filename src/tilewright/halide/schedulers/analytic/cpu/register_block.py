@@ -290,7 +290,8 @@ def _load(
     if parts > 1 and kernel.vector is not None:
         load = separated(load, kernel.vector, parts)
     cost = parts * load_cycles(load, kernel.vector, kernel.width // parts, model, innermost)
-    if kernel.vector in kernel.summary.waits.masked and not _is_dense(load, kernel, innermost):
+    dense = is_dense(load, kernel.vector, innermost)
+    if kernel.vector in kernel.summary.waits.masked and not dense:
         cost = c.masked_lane_cycles * kernel.width * len(kernel.summary.types)
     if kernel.vector in load.clamped and not load.indirect:
         cost += kernel.border * c.border_cycles * kernel.width
@@ -302,10 +303,10 @@ def _load(
     return cost
 
 
-def _is_dense(load: Load, kernel: _Kernel, innermost: Innermost) -> bool:
-    """Return whether the lanes of a load are neighbours, or the same value."""
-    steps = load.strides.get(kernel.vector, ()) if kernel.vector is not None else ()
-    if steps is None or kernel.vector in load.divisors:
+def is_dense(load: Load, vector: str | None, innermost: Innermost) -> bool:
+    """Return whether lanes along the `vector` loop load neighbours, or the same value."""
+    steps = load.strides.get(vector, ()) if vector is not None else ()
+    if steps is None or vector in load.divisors:
         return False
     inner, steps = innermost(load.callee), steps_in_memory(load, steps)
     return not steps or all(abs(s) == (1.0 if d == inner else 0.0) for d, s in enumerate(steps))

@@ -37,7 +37,7 @@ import numpy as np
 
 from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.reductions import only_reduces
-from tilewright.halide.analysis.summaries import Load, StageSummary
+from tilewright.halide.analysis.summaries import StageSummary
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.associativity import Combiner, combiner
 from tilewright.halide.ir.clones import Added
@@ -50,6 +50,7 @@ from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_of
 from tilewright.halide.schedulers.analytic.cpu.register_block import (
     crossings,
     fitting_lanes,
+    is_dense,
     natural_lanes,
 )
 from tilewright.halide.schedulers.analytic.cpu.staging import gains_in_registers
@@ -170,7 +171,7 @@ def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[
     vector = None if along is None else costs.pure_loops(func.name, summary.index).get(along)
     fill = vector is not None and extents[vector] >= lanes
     if run_of(summary, costs.innermost) is not None:
-        dense = fill and all(_is_dense(load, vector, costs) for load in summary.loads)
+        dense = fill and all(is_dense(load, vector, costs.innermost) for load in summary.loads)
         return 1 if dense else _rest_lanes(summary, extents, lanes)
     if fill and not crossings(summary, vector, costs.innermost):
         return 1
@@ -180,15 +181,8 @@ def _lanes(costs: CpuCosts, func: Func, summary: StageSummary, extents: Mapping[
     for vectors in SEARCH.partial_vectors:
         if extents[run] >= SEARCH.least_steps * lanes * vectors:
             return lanes * vectors
-    dense = all(_is_dense(load, run, costs) for load in summary.loads)
+    dense = all(is_dense(load, run, costs.innermost) for load in summary.loads)
     return _rest_lanes(summary, extents, lanes) if dense else 1
-
-
-def _is_dense(load: Load, vector: str | None, costs: CpuCosts) -> bool:
-    """Return whether neighbouring results load neighbouring values, or the same."""
-    steps = load.strides.get(vector, ()) if vector is not None else ()
-    inner = costs.innermost(load.callee)
-    return steps is not None and all(abs(s) <= (d == inner) for d, s in enumerate(steps))
 
 
 def _rest_lanes(summary: StageSummary, extents: Mapping[str, float], lanes: int) -> int:
@@ -203,9 +197,10 @@ def _rest_lanes(summary: StageSummary, extents: Mapping[str, float], lanes: int)
     short = along < SEARCH.least_steps * lanes
     if rows < SEARCH.least_rows or not (short or along % lanes >= along // lanes):
         return 1
-    filled = along if first in summary.waits.masked else 2 * along - 1
-    if filled < SEARCH.least_lanes:
-        return 1  # at most half of the lanes are filled, or not all under a condition on them
+    # More than half of the lanes are to be in use, and all of them under a condition on them.
+    masked = first in summary.waits.masked
+    if along < (SEARCH.least_lanes if masked else SEARCH.least_lanes // 2 + 1):
+        return 1
     return min(fitting_lanes(along), max(SEARCH.partial_vectors) * lanes)
 
 
