@@ -15,6 +15,7 @@ from tilewright.halide.ir.schedule import Clone, Factored
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu import scheduler
 from tilewright.halide.schedulers.analytic.gpu.scheduler import schedule_gpu
+from tilewright.halide.schedulers.any_size import any_size
 from tilewright.machines import gpu
 
 A100 = gpu("a100")
@@ -86,6 +87,7 @@ def test_the_answers_are_right(updates):
 def test_other_sizes_than_those_expected_are_right(size):
     algorithm, planned = planned_for(TIMED, 123)
     assert planned.schedule.clones
+    schedule = any_size(planned.schedule, algorithm)
     width, height = size
     rng = np.random.default_rng(0)
     made = {
@@ -101,8 +103,8 @@ def test_other_sizes_than_those_expected_are_right(size):
         images[parameter.name] = image
     parameters = {name: image.parameter() for name, image in images.items()}
     live = hl.deserialize_pipeline(algorithm.serialized, parameters)
-    apply(planned.schedule, algorithm, live, same_bytes=True)
+    apply(schedule, algorithm, live, same_bytes=True)
     result = hl.Buffer(hl.Float(32), [width, height])
-    live.realize(result, halide_target(planned.schedule.target))
+    live.realize(result, halide_target(schedule.target))
     result.copy_to_host()
     np.testing.assert_array_equal(np.asarray(result), made["a"] @ made["b"] + 1.0)
