@@ -58,12 +58,13 @@ def scheduled(algorithm):
     """``f`` at root, in vectors that shift inwards."""
     place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
     vectors = Split("v0", "v0_o", "v0_i", 16, "shift_inwards")
-    loops = (ScheduledLoop("v0_i", "vectorized"), ScheduledLoop("v0_o"))
-    out = algorithm.funcs[place["out"]]
-    (stage,) = out.stages
+    out, f = (algorithm.funcs[place[name]] for name in ("out", "f"))
+    others = (ScheduledLoop(f"v{d}") for d in range(1, len(f.args)))
+    loops = (ScheduledLoop("v0_i", "vectorized"), ScheduledLoop("v0_o"), *others)
+    plain = tuple(default_stage(out, stage) for stage in out.stages)
     entries = [
         FuncSchedule(place["f"], ROOT, ROOT, stages=(StageSchedule((vectors,), loops),)),
-        FuncSchedule(place["out"], ROOT, ROOT, stages=(default_stage(out, stage),)),
+        FuncSchedule(place["out"], ROOT, ROOT, stages=plain),
     ]
     entries += [
         FuncSchedule(i, Level("inline"), Level("inline"))
@@ -102,6 +103,88 @@ def test_others_keep_their_vectors(name):
     algorithm = pipeline(COMPLETE[name])
     assert "f" not in names(algorithm)
     assert status(algorithm, scheduled(algorithm)) == "ok"
+
+
+def padded(width, window):
+    """``f`` with a border of zeros that a condition adds, summed over `window` columns."""
+    x, c = hl.vars("x c")
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    f, pad, out = hl.Func("f"), hl.Func("pad"), hl.Func("out")
+    r = hl.RDom([(0, window)], "r")
+    f[x, c] = image[x, c] * 2
+    inside = (x >= 0) & (x < width)
+    pad[x, c] = hl.select(inside, f[hl.clamp(x, 0, width - 1), c], 0)
+    out[c, x] = 0
+    out[c, x] += pad[r - 1 + (x if window < width else 0), c]
+    out.set_estimates([(0, 64), (0, 16)])
+    return load(out)
+
+
+@pytest.mark.parametrize(
+    ("width", "window", "kept"),
+    [
+        (20, 22, True),  # every column inside, wherever the output starts
+        (14, 16, False),  # fewer than a vector
+        (100, 17, False),  # another region for every column of the output
+    ],
+)
+def test_vectors_stay_where_a_condition_leaves_enough(width, window, kept):
+    algorithm = padded(width, window)
+    assert "f" in names(algorithm)
+    bare = scheduled(algorithm)
+    safe = any_size(bare, algorithm)
+    assert (not requirements(bare, algorithm)) == kept
+    place = next(e for e in safe.funcs if algorithm.funcs[e.func].name.split("$")[0] == "f")
+    assert (place.stages[0].splits[0].tail == "shift_inwards") == kept
+    assert not place.stages[0].sizes
+    assert status(algorithm, safe) == "ok"
+
+
+def test_other_iterations_of_a_loop_may_need_nothing():
+    x = hl.Var("x")
+    image = hl.ImageParam(hl.Int(32), 1, "image")
+    f, out = hl.Func("f"), hl.Func("out")
+    f[x] = image[x] * 2
+    # The first and the last of three tiles read 20 columns.
+    out[x] = hl.select(x < 20, f[x], 0) + hl.select(x >= 76, f[x - 1], 0)
+    out.bound(x, 0, 96).set_estimates([(0, 96)])
+    algorithm = load(out)
+    place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}
+    vectors, tiles = (
+        StageSchedule(
+            (Split("v0", "v0_o", "v0_i", factor, tail),),
+            (ScheduledLoop("v0_i", mapping), ScheduledLoop("v0_o")),
+        )
+        for factor, mapping, tail in (
+            (16, "vectorized", "shift_inwards"),
+            (32, "serial", "guard_with_if"),
+        )
+    )
+    in_tile = Level("at", place["out"], 0, "v0_o")
+    entries = {
+        place["f"]: FuncSchedule(place["f"], in_tile, in_tile, stages=(vectors,)),
+        place["out"]: FuncSchedule(place["out"], ROOT, ROOT, stages=(tiles,)),
+    }
+    inline = Level("inline")
+    funcs = (entries.get(i, FuncSchedule(i, inline, inline)) for i in range(len(algorithm.funcs)))
+    safe = any_size(Schedule(algorithm.digest, "host", tuple(funcs)), algorithm)
+    assert safe.funcs[place["f"]].stages[0].splits[0].tail == "guard_with_if"
+    assert status(algorithm, safe) == "ok"
+
+
+def test_dimensions_without_conditions_get_conditions_on_sizes():
+    x, i = hl.vars("x i")
+    image = hl.ImageParam(hl.Int(32), 2, "image")
+    f, out = hl.Func("f"), hl.Func("out")
+    f[x, i] = image[x, i] * 2
+    out[x, i] = hl.select(i > 3, f[x, i], 0)
+    out.set_estimates([(0, SIZE), (0, 8)])
+    algorithm = load(out)
+    assert "f" in names(algorithm)
+    safe = any_size(scheduled(algorithm), algorithm)
+    (nest,) = (nest for entry in safe.funcs for nest in entry.stages if nest.sizes)
+    assert [(c.dimension, c.minimum) for c in nest.sizes] == [(0, 16)]
+    assert status(algorithm, safe) == "ok"
 
 
 def test_what_a_narrowed_func_reads_is_narrowed():

@@ -88,6 +88,11 @@ def most(a: Bound, b: Bound) -> Bound:
     return np.maximum(a, b)
 
 
+def unbounded(b: Bound) -> bool:
+    """Return whether a bound, or any element of it, is infinite."""
+    return math.isinf(b) if isinstance(b, float) else bool(np.isinf(b).any())
+
+
 def type_range(t: Type) -> Interval:
     """Return the range of a type; signed integers of 32 bits and more count as unbounded.
 

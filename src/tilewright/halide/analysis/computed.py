@@ -18,7 +18,6 @@ from tilewright.halide.analysis.bounds import (
     Box,
     Interval,
     stage_env,
-    touched,
     union_boxes,
 )
 from tilewright.halide.analysis.summaries import Analysis
@@ -103,19 +102,15 @@ class Computed:
             interval = env[names[canonical]]
             low = interval.hi - extent + 1.0 if self._last else interval.lo
             env[names[canonical]] = Interval(low, low + extent - 1.0)
-        wanted: dict[str, Box] = {}
-        memo: dict[int, Interval] = {}
-        for access in self._analysis.summaries(func.name)[stage].accesses:
-            if access.callee != func.name:
-                part = touched(access, env, self._analysis.bounder, memo)
-                wanted[access.callee] = union_boxes(wanted.get(access.callee), part)
+        analysis = self._analysis.in_loops()
+        wanted = analysis.read_in(func.name, stage, env)
         for other in reversed(self._algorithm.funcs[: host.func]):
             entry = self._entries.get(self._algorithm.order[other.name])
             at_root = entry is not None and entry.compute.kind == "root"
             if other.name not in wanted or at_root or other.extern is not None:
                 continue
-            grown = self._analysis.func_region(other.name, wanted[other.name])
-            for callee, part in self._analysis.required_by(other.name, grown).items():
+            grown = analysis.func_region(other.name, wanted[other.name])
+            for callee, part in analysis.required_by(other.name, grown).items():
                 wanted[callee] = union_boxes(wanted.get(callee), part)
         return wanted
 

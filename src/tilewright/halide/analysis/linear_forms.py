@@ -90,7 +90,7 @@ class Linearizer:
         """Convert sums, products with a constant and widening casts; others become atoms."""
         if e.name in ("add", "sub"):
             sign = 1.0 if e.name == "add" else -1.0
-            return _combine(self(e.args[0]), self(e.args[1]), sign)
+            return combine(self(e.args[0]), self(e.args[1]), sign)
         if e.name == "mul":
             a, b = self(e.args[0]), self(e.args[1])
             if not a.terms:
@@ -114,7 +114,8 @@ def atom_key(atom: Expr) -> object:
     return atom.name if isinstance(atom, Variable) else id(atom)
 
 
-def _combine(a: Linear, b: Linear, sign: float) -> Linear:
+def combine(a: Linear, b: Linear, sign: float) -> Linear:
+    """Return ``a + sign * b``."""
     terms = {atom_key(atom): (atom, c) for atom, c in a.terms}
     for atom, c in b.terms:
         key = atom_key(atom)

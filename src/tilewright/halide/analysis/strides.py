@@ -119,3 +119,17 @@ def _divisors(arg: Expr, slopes: Slopes) -> dict[str, int]:
                     divisor = by.value // math.gcd(by.value, int(step))
                     divisors[atom.name] = math.lcm(divisor, divisors.get(atom.name, 1))
     return divisors
+
+
+def clamps_of(
+    roots: Sequence[Expr], depends: Mapping[int, tuple[frozenset[str], bool]]
+) -> dict[int, frozenset[str]]:
+    """Return the loops that ``min``, ``max`` and ``select`` in each expression depend on."""
+    found: dict[int, frozenset[str]] = {}
+    for node in walk(*roots):
+        parts = node.args if isinstance(node, Op | Call) else ()
+        inside = frozenset[str]().union(*(found[id(part)] for part in parts))
+        if isinstance(node, Op) and node.name in ("min", "max", "select"):
+            inside |= depends[id(node)][0]
+        found[id(node)] = inside
+    return found

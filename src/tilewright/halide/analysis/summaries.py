@@ -14,19 +14,16 @@ not depend on a machine.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from tilewright.halide.analysis.bounds import (
     EVERYTHING,
     Access,
-    Bound,
     Bounder,
     Box,
+    Env,
     Interval,
     Linearizer,
     accesses_of,
@@ -34,6 +31,7 @@ from tilewright.halide.analysis.bounds import (
     stage_env,
     touched,
     type_range,
+    unbounded,
     union_boxes,
 )
 from tilewright.halide.analysis.fixed_point import fixed_point
@@ -50,7 +48,13 @@ from tilewright.halide.analysis.operation_counts import (
 from tilewright.halide.analysis.reorderable import is_reorderable
 from tilewright.halide.analysis.residues import at_residues, residues_of
 from tilewright.halide.analysis.specialization import worth_knowing
-from tilewright.halide.analysis.strides import Slopes, dependences, divisors_of, strides_of
+from tilewright.halide.analysis.strides import (
+    Slopes,
+    clamps_of,
+    dependences,
+    divisors_of,
+    strides_of,
+)
 from tilewright.halide.analysis.waits import NO_WAITS, StageWaits, waits_of
 from tilewright.halide.ir.algorithm import (
     Call,
@@ -58,7 +62,6 @@ from tilewright.halide.ir.algorithm import (
     Expr,
     Func,
     Loop,
-    Op,
     Stage,
     Type,
     Variable,
@@ -184,7 +187,7 @@ def _summary(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> St
 def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
     roots = [*stage.values, *stage.predicates]
     depends = dependences([*roots, *stage.args])
-    clamps = _clamps([*roots, *stage.args], depends)
+    clamps = clamps_of([*roots, *stage.args], depends)
     divisors: dict[int, dict[str, int]] = {}
     loads: dict[object, Load] = {}
     seen: set[int] = set()
@@ -231,20 +234,6 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         divisors_of(loop_divisions(roots, depends, indirect=True), slopes, divisors),
         waits=waits_of(func.name, stage),
     )
-
-
-def _clamps(
-    roots: Sequence[Expr], depends: Mapping[int, tuple[frozenset[str], bool]]
-) -> dict[int, frozenset[str]]:
-    """Return the loops that ``min``, ``max`` and ``select`` in each expression depend on."""
-    found: dict[int, frozenset[str]] = {}
-    for node in walk(*roots):
-        parts = node.args if isinstance(node, Op | Call) else ()
-        inside = frozenset[str]().union(*(found[id(part)] for part in parts))
-        if isinstance(node, Op) and node.name in ("min", "max", "select"):
-            inside |= depends[id(node)][0]
-        found[id(node)] = inside
-    return found
 
 
 class Analysis:
@@ -430,8 +419,8 @@ class Analysis:
                 grown = union_boxes(grown, touched(access, env, self.bounder, memo))
             box = tuple(
                 Interval(
-                    old.lo if _unbounded(new.lo) else new.lo,
-                    old.hi if _unbounded(new.hi) else new.hi,
+                    old.lo if unbounded(new.lo) else new.lo,
+                    old.hi if unbounded(new.hi) else new.hi,
                 )
                 for new, old in zip(grown, box, strict=True)
             )
@@ -441,14 +430,25 @@ class Analysis:
         """Return the box of every other Func and image that computing `box` of `name` touches."""
         func = self.view.by_name[name]
         result: dict[str, Box] = {}
-        for stage, summary in zip(self.view.stages(name), self.summaries(name), strict=True):
+        for stage in self.view.stages(name):
             env = stage_env(func, stage, box, self.bounder)
-            memo: dict[int, Interval] = {}
-            for access in summary.accesses:
-                if access.callee != name:
-                    part = touched(access, env, self.bounder, memo)
-                    result[access.callee] = union_boxes(result.get(access.callee), part)
+            for callee, part in self.read_in(name, stage.index, env).items():
+                result[callee] = union_boxes(result.get(callee), part)
         return result
+
+    def read_in(self, name: str, index: int, env: Env) -> dict[str, Box]:
+        """Return the box of every other Func and image that a stage reads in loops over `env`."""
+        result: dict[str, Box] = {}
+        memo: dict[int, Interval] = {}
+        for access in self.summaries(name)[index].accesses:
+            if access.callee != name:
+                part = touched(access, env, self.bounder, memo)
+                result[access.callee] = union_boxes(result.get(access.callee), part)
+        return result
+
+    def in_loops(self) -> Analysis:
+        """Return the analysis of what one iteration of a loop requires."""
+        return self
 
     def value_range(self, name: str, value: int = 0) -> Interval:
         """Return the range of a Func's values, from its type and its pure definition."""
@@ -482,10 +482,6 @@ class _LazyValues(dict[str, Interval]):
             else:
                 return default if default is not None else EVERYTHING
         return self[key]
-
-
-def _unbounded(b: Bound) -> bool:
-    return math.isinf(b) if isinstance(b, float) else bool(np.isinf(b).any())
 
 
 def estimated_boxes(view: View) -> dict[str, Box]:

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from tilewright.halide.analysis.bounds import Bound, Box, Interval
 from tilewright.halide.analysis.computed import Computed
-from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.frontend.estimates import output_spans
 from tilewright.halide.frontend.extents import metadata_used
@@ -31,7 +30,7 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.joint import joint_of_schedule
 from tilewright.halide.ir.nest import all_guarded, exact_size, guarded, points_of_threads
 from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
-from tilewright.halide.legality.narrowed import narrowed
+from tilewright.halide.legality.narrowed import FAR, least_regions, narrowed
 from tilewright.halide.legality.sizes import needs, reads_anything
 from tilewright.halide.legality.sliding import partial_axes
 
@@ -40,9 +39,7 @@ Conditions = tuple[OutputExtent | KnownValue, ...]
 
 # Number of extents evaluated at once in the search for the least one.
 _CANDIDATES = 33
-# To find out whether regions depend on the bounds of an input: other first coordinates relative to
-# the estimate, and a factor on the estimated extent.
-_FAR = (-100_003, 100_003)
+# To find out whether regions depend on the extent of an input: a factor on the estimated one.
 _LARGER = 4
 # First coordinates of outputs to try, relative to the estimates: where coordinates are halved, the
 # extents of regions depend on them.
@@ -163,8 +160,8 @@ class _Sizes:
         self._symbols = dict(algorithm.symbols)
         self._analyses: dict[tuple[tuple[str, float], ...], Analysis] = {}
         cut = partial_axes(schedule, algorithm)
-        conditional = narrowed(algorithm)
-        self.hopeless = frozenset(p[0] for p in inner if p in cut or p[0] in conditional)
+        self._conditional = narrowed(algorithm)
+        self.hopeless = frozenset(p[0] for p in inner if p in cut)
         self._inner = {p: least for p, least in inner.items() if p[0] not in self.hopeless}
         self._give_up({})
 
@@ -226,7 +223,7 @@ class _Sizes:
         """Yield the condition on the extent or the first coordinate of an input's dimension."""
         value = int(self._symbols[symbol])
         if symbol.endswith(f".min.{d}"):
-            if not all(self._holds(extents, symbol, value + far) for far in _FAR):
+            if not all(self._holds(extents, symbol, value + far) for far in FAR):
                 yield KnownValue(parameter, "min", d, value)
             return
         if not self._holds(extents, symbol, _LARGER * value):
@@ -262,7 +259,7 @@ class _Sizes:
         values = {**self._symbols, **symbols}
         key = tuple(sorted(values.items()))
         if key not in self._analyses:
-            self._analyses[key] = Analysis(View(self._algorithm), {}, values)
+            self._analyses[key] = least_regions(self._algorithm, {}, values)
         return self._analyses[key]
 
     def _holds(self, extents: Mapping[Axis, Bound], symbol: str, value: float) -> bool:
@@ -279,24 +276,27 @@ class _Sizes:
         if not self._inner:
             return {}
         count = max([1, *(np.size(extent) for extent in extents.values())])
-        offsets = np.repeat(_OFFSETS, count)
+        starts = (*_OFFSETS, *FAR) if self._conditional else _OFFSETS
+        offsets = np.repeat(starts, count)
         boxes: dict[str, Box] = {}
         for name in self._algorithm.outputs:
-            func = self._algorithm.order[name]
+            func, bounds = self._algorithm.order[name], self._algorithm.by_name[name].bounds
             box = []
-            for d in range(len(self._algorithm.funcs[func].args)):
+            for d, arg in enumerate(self._algorithm.by_name[name].args):
                 span = self._spans[func, d]
                 extent = np.resize(extents.get((func, d), float(span.extent)), count)
-                low = span.min + offsets
-                box.append(Interval(low, low + np.tile(extent, len(_OFFSETS)) - 1.0))
+                low = span.min + (np.zeros_like(offsets) if arg in bounds else offsets)
+                box.append(Interval(low, low + np.tile(extent, len(starts)) - 1.0))
             boxes[name] = tuple(box)
         analysis = self._analysis(symbols or {}).with_boxes(boxes)
         ends = [Computed(self._schedule, analysis, last=last) for last in (False, True)]
-        shape = len(_OFFSETS), count
+        shape = len(starts), count
         result: dict[Axis, npt.NDArray[np.bool_]] = {}
         with np.errstate(invalid="ignore"):
             for (func, d), least in self._inner.items():
                 first, final = (np.asarray(end.extents(func)[d]) for end in ends)
                 extent = np.broadcast_to(np.minimum(first, final), offsets.shape)
-                result[func, d] = np.asarray((extent >= least).reshape(shape).all(axis=0))
+                met = (extent >= least).reshape(shape)
+                tried = len(starts) if func in self._conditional else len(_OFFSETS)
+                result[func, d] = np.asarray(met[:tried].all(axis=0))
         return result
