@@ -59,6 +59,7 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
     five, too, but that is not timed.
     """
     from strangers import PROGRAMS
+    from tilewright.errors import TilewrightError
     from tilewright.halide.execution import lowering
     from tilewright.halide.ir import Algorithm, Schedule
     from tilewright.halide.result import Result
@@ -79,7 +80,10 @@ def scheduled(name: str, device: str) -> dict[str, Any]:
 
     one_shot.refusal = refusal
     began = common.cpu_seconds()
-    task = make_task(pipeline, target=target, machine=machine, name=name)
+    try:
+        task = make_task(pipeline, target=target, machine=machine, name=name)
+    except TilewrightError as error:  # Halide's code for this target would be wrong
+        return {"status": "refused", "message": str(error)}
     found = one_shot.plan_checked(task)[0]
     seconds = common.cpu_seconds() - began
     Result(task, found, "oneshot").report()
@@ -188,6 +192,7 @@ def child(kind: str, name: str, *more: str) -> dict[str, Any]:
 def run_small(name: str, target: str) -> dict[str, Any]:
     """The one-shot schedule at the reduced size, run and verified."""
     from strangers import PROGRAMS
+    from tilewright.errors import TilewrightError
     from tilewright.halide.execution.session import Session, Variant
     from tilewright.halide.schedulers.task import make_task
     from tilewright.halide.search.one_shot import plan_checked
@@ -198,6 +203,9 @@ def run_small(name: str, target: str) -> dict[str, Any]:
     once = Timing(warmup=0, min_samples=1, max_samples=1, sample_seconds=0.0)
     try:
         task = make_task(program.pipeline(True), target=target, name=name)
+    except TilewrightError as error:
+        return {"status": "refused", "message": str(error)[:300]}
+    try:
         planned = plan_checked(task)[0]
         with Session(
             task.algorithm,

@@ -16,6 +16,7 @@ from tilewright.halide.frontend.source import load_sizes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.targets import is_gpu, vector_bits
+from tilewright.halide.legality.rounded_constants import rounded_constant
 from tilewright.machines import (
     Calibration,
     CpuMachine,
@@ -128,8 +129,8 @@ def make_task(
         calibration: use the stored calibration of the CPU or GPU, if there is one.
 
     Raises:
-        TilewrightError: target and machine do not fit, or the target is a GPU that is neither
-            given nor present; also the errors of `load`.
+        TilewrightError: target and machine do not fit, the target is a GPU that is neither given
+            nor present, or constants would lose digits in its kernels; also the errors of `load`.
     """
     if isinstance(machine, str):
         machine = gpu(machine)
@@ -141,6 +142,8 @@ def make_task(
         keep_schedule=keep_schedule,
         discard_schedule=discard_schedule,
     )
+    if "opencl" in target.split("-"):
+        _keeps_constants(algorithm)
     measured, fitted = None, None
     if calibration and isinstance(machine, CpuMachine):
         measured = stored_calibration(machine)
@@ -201,6 +204,18 @@ def _settle(target: str | None, machine: Machine | None) -> tuple[str, Machine]:
             f"target {machine.api!r}"
         )
     return machine.halide_target if target == api else target, machine
+
+
+def _keeps_constants(algorithm: Algorithm) -> None:
+    """Raise `TilewrightError` if a constant loses digits in OpenCL kernels."""
+    found = rounded_constant(algorithm)
+    if found is not None:
+        func, value = found
+        raise TilewrightError(
+            f"{readable(func.name)} uses the 64-bit constant {value!r}, which Halide rounds to 32 "
+            "bits in OpenCL kernels: read it from an input (halide.ImageParam), or give the target "
+            "'cuda' or 'host'"
+        )
 
 
 def _detect(api: str) -> list[GpuMachine]:
