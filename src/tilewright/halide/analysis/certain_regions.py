@@ -25,7 +25,6 @@ from tilewright.halide.analysis.bounds import (
     most,
     stage_env,
     touched,
-    unbounded,
     union_boxes,
 )
 from tilewright.halide.analysis.guarded_reads import (
@@ -37,7 +36,7 @@ from tilewright.halide.analysis.guarded_reads import (
 )
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, StageSummary
-from tilewright.halide.ir.algorithm import Expr, Stage
+from tilewright.halide.ir.algorithm import Expr, Func, Stage
 from tilewright.halide.ir.expressions import uses
 
 # Whether a bound is that of an empty interval, element by element.
@@ -90,26 +89,14 @@ class CertainRegions(Analysis):
             known = self._guarded[name] = tuple(self._with_guards(*pair) for pair in pairs)
         return known
 
-    def func_region(self, name: str, box: Box) -> Box:
-        """Return the region of `name` that is allocated at least if consumers require `box`."""
-        func = self.view.by_name[name]
-        summaries = self.summaries(name)
-        for stage in reversed(self.view.stages(name)):
-            if stage.index == 0:
-                break
-            env = self._narrowed(stage_env(func, stage, box, self.bounder), stage)
-            written = tuple(self.bounder.bound(arg, env, {}) for arg in stage.args)
-            grown = union_boxes(box, _certain(written, [(arg,) for arg in stage.args], env))
-            for access in summaries[stage.index].reads(name):
-                grown = union_boxes(grown, self._touched(access, env))
-            box = tuple(
-                Interval(
-                    old.lo if unbounded(new.lo) else new.lo,
-                    old.hi if unbounded(new.hi) else new.hi,
-                )
-                for new, old in zip(grown, box, strict=True)
-            )
-        return box
+    def _with_update(self, func: Func, stage: Stage, summary: StageSummary, box: Box) -> Box:
+        """Return `box` with what an update certainly writes and reads of its own Func."""
+        env = self._narrowed(stage_env(func, stage, box, self.bounder), stage)
+        written = tuple(self.bounder.bound(arg, env, {}) for arg in stage.args)
+        grown = union_boxes(box, _certain(written, [(arg,) for arg in stage.args], env))
+        for access in summary.reads(func.name):
+            grown = union_boxes(grown, self._touched(access, env))
+        return grown
 
     def read_in(self, name: str, index: int, env: Env) -> dict[str, Box]:
         """Return what a stage reads of every other Func and image at least in loops over `env`."""

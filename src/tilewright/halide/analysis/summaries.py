@@ -411,12 +411,7 @@ class Analysis:
         for stage, summary in zip(reversed(stages), reversed(summaries), strict=True):
             if stage.index == 0:
                 break
-            memo: dict[int, Interval] = {}
-            env = stage_env(func, stage, box, self.bounder)
-            written = tuple(self.bounder.bound(a, env, memo) for a in stage.args)
-            grown = union_boxes(box, written)
-            for access in summary.reads(name):
-                grown = union_boxes(grown, touched(access, env, self.bounder, memo))
+            grown = self._with_update(func, stage, summary, box)
             box = tuple(
                 Interval(
                     old.lo if unbounded(new.lo) else new.lo,
@@ -425,6 +420,15 @@ class Analysis:
                 for new, old in zip(grown, box, strict=True)
             )
         return box
+
+    def _with_update(self, func: Func, stage: Stage, summary: StageSummary, box: Box) -> Box:
+        """Return `box` with what an update writes and reads of its own Func to produce it."""
+        memo: dict[int, Interval] = {}
+        env = stage_env(func, stage, box, self.bounder)
+        grown = union_boxes(box, tuple(self.bounder.bound(a, env, memo) for a in stage.args))
+        for access in summary.reads(func.name):
+            grown = union_boxes(grown, touched(access, env, self.bounder, memo))
+        return grown
 
     def required_by(self, name: str, box: Box) -> dict[str, Box]:
         """Return the box of every other Func and image that computing `box` of `name` touches."""
