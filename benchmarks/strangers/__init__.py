@@ -73,6 +73,7 @@ CONSULTED = frozenset(
         "quantised_depthwise",
         "quantised_multiply",
         "quantised_pointwise",
+        "quarter_turn",
         "residual_network",
         "resize_nearest",
         "scal",

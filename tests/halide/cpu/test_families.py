@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import halide as hl
 import pytest
 
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
@@ -13,7 +14,10 @@ from tilewright.halide.schedulers.analytic.cpu.families import (
     family_of,
 )
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
+from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import Calibration, CpuMachine, Quantity
+from tilewright.machines.cpu import Cache
 
 MACHINE = CpuMachine("x", "x86-64", 4, ("avx2",), 256, (), clock_hz=2e9)
 
@@ -30,7 +34,8 @@ def measured(**values):
         ("AuthenticAMD", 0x17, "AMD Zen", 16.0),
         ("AuthenticAMD", 0x1A, "AMD Zen 5", 16.0),
         ("AuthenticAMD", 0x15, "any processor", 8.0),
-        ("GenuineIntel", 6, "any processor", 8.0),
+        ("GenuineIntel", 6, "Intel", 8.0),
+        ("GenuineIntel", 15, "any processor", 8.0),
         ("", None, "any processor", 8.0),
     ],
 )
@@ -39,6 +44,24 @@ def test_defaults_by_family(vendor, family, name, l3_rate):
     assert family_of(machine).name == name
     assert model_of(machine).l3_rate == l3_rate
     assert calibrated(machine, None) == (machine, family_of(machine).constants)
+
+
+@pytest.mark.parametrize(("vendor", "lanes"), [("GenuineIntel", "v0"), ("", "v1")])
+def test_a_turned_picture_is_stored_in_vectors_on_intel(vendor, lanes):
+    """A vector loads from different rows, or stores to them, whichever costs less."""
+    x, y = hl.vars("x y")
+    data, turned = hl.ImageParam(hl.UInt(8), 2, "data"), hl.Func("turned")
+    data.set_estimates([(0, 1500), (0, 2000)])
+    turned[x, y] = data[y, 1999 - x]
+    turned.set_estimates([(0, 2000), (0, 1500)])
+    caches = (Cache(1, 48 << 10, 64, 1), Cache(2, 2 << 20, 64, 1), Cache(3, 300 << 20, 64, 2))
+    machine = CpuMachine(
+        "x", "x86-64", 2, ("avx2", "avx512"), 512, caches, clock_hz=2.1e9, vendor=vendor, family=6
+    )
+    chosen = plan(make_task(turned, target="host", machine=machine))[0].schedule
+    ((stage,),) = (entry.stages for entry in chosen.funcs if entry.stages)
+    (vector,) = (loop.name for loop in stage.loops if loop.mapping == "vectorized")
+    assert vector.startswith(lanes)
 
 
 def test_measured_rates_replace_the_defaults():

@@ -23,7 +23,8 @@ second case, because Halide only knows their type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
 
 from tilewright.halide.analysis.paths import Paths, find_paths, position
 from tilewright.halide.ir.algorithm import Algorithm, Func, Variable
@@ -31,6 +32,9 @@ from tilewright.halide.ir.expressions import uses
 from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule, Split, StageSchedule
+
+# Loops of which the moving regions are kept: a search checks hundreds of schedules of one pipeline.
+KEPT = 1024
 
 Found = Iterator[tuple[str, str]]
 Loop = tuple[int, str]  # a Func and one of its loops
@@ -44,7 +48,7 @@ class Sliding:
         self._algorithm = algorithm
         self._paths = paths
         self._entries = {entry.func: entry for entry in schedule.funcs}
-        self._moving: dict[tuple[Loop, bool], Mapping[str, set[int]]] = {}
+        self._moving: dict[tuple[Loop, bool], Mapping[str, frozenset[int]]] = {}
         self._loops: dict[int, list[Loop]] = {}
         for entry in schedule.funcs:
             if entry.compute.kind == "at" and entry.compute != entry.store:
@@ -153,15 +157,17 @@ class Sliding:
     def _named(self, loop: Loop) -> str:
         return f"loop {loop[1]} of {self._algorithm.funcs[loop[0]].name}"
 
-    def _moves(self, func: int, loop: Loop, *, read: bool) -> set[int]:
+    def _moves(self, func: int, loop: Loop, *, read: bool) -> frozenset[int]:
         """Return the dimensions in which the region of a Func moves along a loop.
 
         With `read`, coordinates that are read from Funcs and images count as well.
         """
         key = loop, read
         if key not in self._moving:
-            self._moving[key] = _moving(self._entries[loop[0]], loop[1], self._algorithm, read)
-        return self._moving[key].get(self._algorithm.funcs[func].name, set())
+            around = self._algorithm.funcs[loop[0]]
+            iterated = _iterated(around, self._entries[loop[0]], loop[1], self._algorithm)
+            self._moving[key] = _moving(loop[0], frozenset(iterated), self._algorithm, read)
+        return self._moving[key].get(self._algorithm.funcs[func].name, frozenset())
 
 
 def partial_axes(schedule: Schedule, algorithm: Algorithm) -> set[tuple[int, int]]:
@@ -187,17 +193,21 @@ def _always_pure(func: Func, d: int) -> bool:
     return all(isinstance(at, Variable) and at.name == func.args[d] for at in stored)
 
 
+@lru_cache(maxsize=KEPT)
 def _moving(
-    host: FuncSchedule, loop: str, algorithm: Algorithm, read: bool
-) -> Mapping[str, set[int]]:
-    """Return the dimensions in which the region of each producer moves along a loop of `host`."""
-    around = algorithm.funcs[host.func]
+    host: int, iterated: frozenset[str], algorithm: Algorithm, read: bool
+) -> Mapping[str, frozenset[int]]:
+    """Return the dimensions in which the region of each producer moves along a loop of a Func.
+
+    The loop iterates over the variables `iterated` of the Func at position `host`. Producers that
+    are not named do not move.
+    """
     # The variables of each Func whose values depend on the loop.
-    depend = {around.name: _iterated(around, host, loop, algorithm)}
-    moving: dict[str, set[int]] = {}
+    depend: dict[str, Container[str]] = {algorithm.funcs[host].name: iterated}
+    moving: dict[str, frozenset[int]] = {}
     # From consumers to producers, through inlined Funcs as well.
-    for producer in reversed(algorithm.funcs[: host.func]):
-        found = moving[producer.name] = {
+    for producer in reversed(algorithm.funcs[:host]):
+        found = frozenset(
             d
             for reader in algorithm.consumers[producer.name]
             if reader in depend
@@ -206,8 +216,10 @@ def _moving(
             if call.kind == "func" and call.name == producer.name
             for d, at in enumerate(call.args)
             if uses(at, depend[reader], reads=read)
-        }
-        depend[producer.name] = {producer.args[d] for d in found}
+        )
+        if found:
+            moving[producer.name] = found
+            depend[producer.name] = {producer.args[d] for d in found}
     return moving
 
 

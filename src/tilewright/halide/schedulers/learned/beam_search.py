@@ -58,6 +58,9 @@ ENTRIES = 4096  # schedules of Funcs whose structures are kept
 class Effort:
     """The limits of the search: counts, so that the result does not depend on time.
 
+    Chosen: with four times as many structures, the search for one schedule takes three times as
+    long, and what it finds runs no faster (`docs/decisions/learned-scheduler.md`).
+
     Attributes:
         structures: maximum number of schedules to cost.
         visits: maximum number of stages to cost over all schedules; large pipelines get fewer
@@ -71,8 +74,8 @@ class Effort:
         caution: standard deviations of the correction to add to its mean.
     """
 
-    structures: int = 160
-    visits: int = 2500
+    structures: int = 40
+    visits: int = 625
     rows: int = 64
     beam: int = 6
     moves: int = 10

@@ -27,7 +27,6 @@ from tilewright.halide.schedulers.learned.gpu.published_search.constants import 
 )
 from tilewright.halide.schedulers.learned.gpu.published_search.scheduler import Spilled
 from tilewright.halide.schedulers.learned.gpu.scheduler import plan_released
-from tilewright.halide.schedulers.learned.sampling import SEEDS
 from tilewright.halide.schedulers.registry import Search, naive, plan, sized, why_illegal
 from tilewright.halide.schedulers.task import Task
 
@@ -91,7 +90,7 @@ def plan_learned(
     _require_supported(task, auto, search)
     if task.gpu:
         return plan_released(task, k=k, settings=_settings(search, seed, seconds), spilled=spilled)
-    plans = plan(task, k=max(k, SEEDS))
+    plans = plan(task, k=k)
     # If the analytic schedule shares loops, the search works on outputs that are one Func.
     joint = joint_of_schedule(exact_size(plans[0].schedule), task.algorithm)[1]
     if joint is None:
@@ -99,7 +98,7 @@ def plan_learned(
         inner = task
     else:
         inner = replace(task, algorithm=joint.algorithm)
-        analytic = plan(inner, k=max(k, SEEDS), shared=False)
+        analytic = plan(inner, k=k, shared=False)
     starts = {exact_size(each.schedule): each for each in analytic}
     own = starts if joint is None else {next(iter(starts)): plans[0]}
     beam = BeamSearch(inner, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
