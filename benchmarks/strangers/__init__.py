@@ -61,6 +61,7 @@ CONSULTED = frozenset(
         "follow_flow",
         "gradients",
         "gray",
+        "guided_filter",
         "halftone",
         "l2_norm",
         "masked_variance",

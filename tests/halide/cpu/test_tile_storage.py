@@ -1,6 +1,7 @@
 """The blocks that a tile allocates: what lives at once, and pages that are fresh in every tile."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import halide as hl
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 from tilewright.halide.frontend.source import load
 from tilewright.halide.schedulers.analytic.cpu.constants import CpuConstants
+from tilewright.halide.schedulers.analytic.cpu.page_faults import values_at_root
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.analytic.cpu.storage import (
+    fresh_bytes,
     kept_bytes,
     tile_storage,
     trimmed_bytes,
@@ -48,6 +51,18 @@ def test_a_large_block_raises_what_is_kept():
     assert fresh(sizes, dict.fromkeys("abc", ("out",))) == MB
     assert kept_bytes((1.0, 5 * MB, 40 * MB), CONSTANTS) == 10 * MB
     assert kept_bytes((), CONSTANTS) == CONSTANTS.kept_heap_bytes
+
+
+def test_a_tuple_at_root_has_a_block_per_value():
+    """Of 30 MB, the heap keeps twice the largest block: 40 MB, or 10."""
+    assert fresh_bytes([20 * MB, 10 * MB], [1, 1], [1, 1], CONSTANTS) == 0
+    assert fresh_bytes([20 * MB, 10 * MB], [1, 1], [4, 2], CONSTANTS) == 30 * MB
+    # Each value of the first is mapped on its own; the second has the place of nothing.
+    assert fresh_bytes([80 * MB, 10 * MB], [1, 1], [2, 1], CONSTANTS) == 80 * MB
+    by_name = {"one": SimpleNamespace(types=("a",)), "two": SimpleNamespace(types=("a", "b"))}
+    costs = SimpleNamespace(analysis=SimpleNamespace(view=SimpleNamespace(by_name=by_name)))
+    groups = [SimpleNamespace(output="two"), SimpleNamespace(output="one")]
+    assert values_at_root(costs, SimpleNamespace(groups=groups)) == [2, 1]
 
 
 def test_blocks_on_the_stack_and_blocks_mapped_on_their_own_are_not_in_the_heap():

@@ -375,7 +375,8 @@ class CpuCosts:
         n_tiles = regions.counts.prod(axis=1)
         slides = sliding is not None
         held, moved, heap = self._storage(group, regions.held[sliding], len(tiles), slides)
-        own = value_bytes(analysis.view.by_name[output].types)
+        types = analysis.view.by_name[output].types
+        own = value_bytes(types)
         overhead = self._tile_overhead(group, regions, heap, sliding, deep)
         whole = float(full.prod()) * own
         stages = len(analysis.view.by_name[output].stages)
@@ -383,9 +384,8 @@ class CpuCosts:
         bytes_moved = bytes_moved.plus(self._fetched(regions, held + tiles.prod(axis=1) * own))
         bytes_moved = bytes_moved.plus(traffic.written(whole, stages, model))
         root_bytes = 0.0 if output in analysis.view.algorithm.outputs else whole
-        fault = (
-            self.fault_cycles(root_bytes) if root_bytes > model.constants.fault_threshold else 0.0
-        )
+        mapped = root_bytes > model.constants.fault_threshold * len(types)
+        fault = self.fault_cycles(root_bytes) if mapped else 0.0
         split = traffic.imbalance(n_tiles, model) / model.cores
         compute = np.asarray(regions.compute * n_tiles * split)
         parts = (

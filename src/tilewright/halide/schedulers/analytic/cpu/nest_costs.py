@@ -241,7 +241,8 @@ class _NestCosts:
         name = stage.func.name
         size = self.costs.buffer_bytes(name)
         output = name in self.nest.analysis.view.algorithm.outputs
-        if output or size <= self.model.constants.fault_threshold:
+        # A Tuple has a block per value.
+        if output or size <= self.model.constants.fault_threshold * len(stage.func.types):
             return 0.0
         return self.costs.fault_cycles(size)
 

@@ -30,6 +30,7 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
+from tilewright.halide.schedulers.analytic.cpu.page_faults import fault_cycles, values_at_root
 from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
 from tilewright.halide.schedulers.analytic.cpu.reports import reported, unplanned
 from tilewright.halide.schedulers.analytic.cpu.retries import (
@@ -46,10 +47,7 @@ from tilewright.halide.schedulers.analytic.cpu.retries import (
 )
 from tilewright.halide.schedulers.analytic.cpu.splitting import split_reductions
 from tilewright.halide.schedulers.analytic.cpu.staging import staged_reductions, wrappers_of
-from tilewright.halide.schedulers.analytic.cpu.storage import (
-    fresh_bytes,
-    kept_bytes,
-)
+from tilewright.halide.schedulers.analytic.cpu.storage import kept_bytes
 from tilewright.halide.schedulers.analytic.cpu.tiling import CpuPlan, Planner, Policy
 from tilewright.halide.schedulers.analytic.entries import completed
 from tilewright.halide.schedulers.analytic.grouping import Group, Grouping, greedy_grouping
@@ -177,8 +175,8 @@ class InliningSearch:
                     improved = True
                     break
         # The largest buffer at root is only known now, and with it what the heap keeps.
-        roots = (plan.root_bytes for plan in grouping.plans)
-        costs.kept_heap = kept_bytes(roots, self.model.constants)
+        roots = zip(grouping.plans, values_at_root(costs, grouping), strict=True)
+        costs.kept_heap = kept_bytes((p.root_bytes / n for p, n in roots), self.model.constants)
         final = Planner(costs, self.policy, {}, fine=True)
         plans = tuple(
             min(final.plan(g), final.again(g, p), key=lambda plan: plan.cost)
@@ -248,19 +246,6 @@ def _with_fault(costs: CpuCosts, planner: Planner, group: Group) -> CpuPlan:
     """Return the plan of a group with the page faults of its buffer as part of its cost."""
     plan = planner.plan(group)
     return replace(plan, cost=plan.cost - plan.fault + costs.fault_cycles(plan.root_bytes))
-
-
-def fault_cycles(costs: CpuCosts, grouping: Grouping[CpuPlan]) -> float:
-    """Return cycles of the page faults of all buffers together, beyond those of single ones."""
-    readers = costs.analysis.view.consumers
-    place = {name: i for i, group in enumerate(grouping.groups) for name in group.members}
-    last = [
-        max((place[reader] for reader in readers[group.output] if reader in place), default=i)
-        for i, group in enumerate(grouping.groups)
-    ]
-    sizes = [plan.root_bytes for plan in grouping.plans]
-    fresh = fresh_bytes(sizes, last, costs.model.constants)
-    return costs.fault_cycles(fresh) - sum(plan.fault for plan in grouping.plans)
 
 
 def schedule_with(

@@ -15,6 +15,7 @@ before the pipeline runs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -85,25 +86,31 @@ def trimmed_bytes(
 
 
 def kept_bytes(roots: Iterable[float], c: CpuConstants) -> float:
-    """Return what the C library keeps of a free heap, given the bytes of all buffers at root."""
+    """Return what the C library keeps of a free heap, given the bytes of all blocks at root."""
     largest = max((size for size in roots if size <= c.fault_threshold), default=0.0)
     return max(c.kept_heap_bytes, c.kept_heap_blocks * largest)
 
 
-def fresh_bytes(roots: Sequence[float], last: Sequence[int], c: CpuConstants) -> float:
+def fresh_bytes(
+    roots: Sequence[float], last: Sequence[int], values: Sequence[int], c: CpuConstants
+) -> float:
     """Return the bytes of buffers at root whose pages are fresh in every run.
 
     Blocks above a limit are mapped and unmapped on their own. The others share a heap, and what is
     free at its end is returned to the system where it exceeds twice the largest of them.
 
     Args:
-        roots: the bytes of each buffer, in the order of their computation.
-        last: for each buffer, the position of the last one computed from it.
+        roots: the bytes of each Func at root, in the order of their computation.
+        last: for each Func, the position of the last one computed from it.
+        values: the values of each Func: a Tuple has a block per value.
         c: the constants.
     """
-    mapped = sum(size for size in roots if size > c.fault_threshold)
-    heap = [size if size <= c.fault_threshold else 0.0 for size in roots]
-    extent = heap_extent(heap, last)
+    blocks = [size / n for size, n in zip(roots, values, strict=True) for _ in range(n)]
+    mapped = sum(size for size in blocks if size > c.fault_threshold)
+    heap = [size if size <= c.fault_threshold else 0.0 for size in blocks]
+    ends = list(itertools.accumulate(values))
+    until = [ends[at] - 1 for at, n in zip(last, values, strict=True) for _ in range(n)]
+    extent = heap_extent(heap, until)
     trimmed = extent + c.heap_pad_bytes > c.kept_heap_blocks * max(heap, default=0.0)
     return mapped + extent if trimmed and extent > c.kept_heap_bytes else mapped
 
