@@ -515,7 +515,7 @@ def test_rows_are_not_cut_into_strips_whose_ends_are_guarded(monkeypatch):
     machine = CpuMachine("test", "x86-64", 2, ("avx2", "avx512"), 512, caches, clock_hz=2.1e9)
     built = estimated(*outputs, width=1920, height=1080)
     made = make_task(built, target="host", machine=machine)
-    host = made.algorithm.order["red"]
+    host = made.algorithm.order[made.algorithm.outputs[0]]
 
     def order():
         (entry,) = (each for each in plan(made)[0].schedule.funcs if each.func == host)
