@@ -500,27 +500,3 @@ def test_the_loop_nest_names_all_outputs():
     lines = loop_nest(task("bands").algorithm, shared_plan("bands").schedule)
     assert [line.name for line in lines if line.kind == "compute"] == ["low, high"]
     assert all(line.name.startswith(("x", "y")) for line in lines if line.kind == "for")
-
-
-def test_rows_are_not_cut_into_strips_whose_ends_are_guarded(monkeypatch):
-    """Strips are the best tiles of this joint, but each of their vectors would be guarded."""
-    x, y = hl.vars("x y")
-    source, outputs = image(hl.UInt(8)), [hl.Func(name) for name in ("red", "green", "blue")]
-    source.set_estimates([(0, 1920), (0, 1620)])
-    u, v = (hl.i32(source[x // 2 * 2 + k, 1080 + y // 2]) - 128 for k in (0, 1))
-    light = 298 * (hl.i32(source[x, y]) - 16) + 128
-    for output, more in zip(outputs, (409 * v, -100 * u - 208 * v, 516 * u), strict=True):
-        output[x, y] = hl.u8_sat((light + more) >> 8)
-    caches = (Cache(1, 48 << 10, 64, 1), Cache(2, 2 << 20, 64, 1), Cache(3, 300 << 20, 64, 2))
-    machine = CpuMachine("test", "x86-64", 2, ("avx2", "avx512"), 512, caches, clock_hz=2.1e9)
-    built = estimated(*outputs, width=1920, height=1080)
-    made = make_task(built, target="host", machine=machine)
-    host = made.algorithm.order[made.algorithm.outputs[0]]
-
-    def order():
-        (entry,) = (each for each in plan(made)[0].schedule.funcs if each.func == host)
-        return [loop.name[:2] for loop in entry.stages[0].loops]
-
-    assert order() == ["v0", "v0", "v1", "v1"]
-    monkeypatch.setattr(shared_outputs, "_in_strips", lambda schedule, joint: False)
-    assert order() == ["v0", "v0", "v1", "v0"]

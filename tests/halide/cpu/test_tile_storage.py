@@ -57,7 +57,7 @@ def test_a_tuple_at_root_has_a_block_per_value():
     """Of 30 MB, the heap keeps twice the largest block: 40 MB, or 10."""
     assert fresh_bytes([20 * MB, 10 * MB], [1, 1], [1, 1], CONSTANTS) == 0
     assert fresh_bytes([20 * MB, 10 * MB], [1, 1], [4, 2], CONSTANTS) == 30 * MB
-    # Each value of the first is mapped on its own; the second has the place of nothing.
+    # The two values of the first are mapped on their own, and the heap keeps the second.
     assert fresh_bytes([80 * MB, 10 * MB], [1, 1], [2, 1], CONSTANTS) == 80 * MB
     by_name = {"one": SimpleNamespace(types=("a",)), "two": SimpleNamespace(types=("a", "b"))}
     costs = SimpleNamespace(analysis=SimpleNamespace(view=SimpleNamespace(by_name=by_name)))

@@ -33,8 +33,8 @@ from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import original_loops, scheduled_loops, stage_schedules
 from tilewright.halide.ir.schedule import FuncSchedule, Schedule, Split, StageSchedule
 
-# Loops of which the moving regions are kept: a search checks hundreds of schedules of one pipeline.
-KEPT = 1024
+# Results of `_moving` in its cache: a search checks hundreds of schedules of one pipeline.
+KEPT = 256
 
 Found = Iterator[tuple[str, str]]
 Loop = tuple[int, str]  # a Func and one of its loops

@@ -430,9 +430,6 @@ class CpuSearch(UnknownSizes):
     varying_extents: float = constant(
         1.15, RATIO, "measured: Funcs with and without constant extents in shared loops, Zen 5"
     )
-    guarded_strips: float = constant(
-        2.4, RATIO, "measured: a picture of three outputs, strips of 512 and 1024, AVX-512 Xeon"
-    )
     most_siblings: int = constant(6, COUNT, "chosen: the products of three derivatives")
     least_share: float = constant(0.02, RATIO, "chosen: cheaper groups are not revised")
     member_worth: float = constant(4.0, RATIO, "chosen: members gain less than outputs")

@@ -8,7 +8,6 @@ as any other. Which of both plans is used, the model of loop nests decides.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +17,7 @@ from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.joint import Joint, joinable, joint_of
-from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
-from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
@@ -59,8 +56,6 @@ def with_shared_loops(
             if separate is not None:
                 inner = any(each.compute.kind == "at" for each in separate.schedule.funcs)
                 longer = SEARCH.varying_extents if inner else 1.0
-                if _in_strips(planned.schedule, joint):
-                    longer *= SEARCH.guarded_strips
                 found.append(
                     (longer * _ratio(separate, plans[0], algorithm, boxes, model), separate)
                 )
@@ -71,18 +66,6 @@ def with_shared_loops(
     if ratio < SEARCH.shared_gain and not copies_in(plans[0].schedule, algorithm):
         return [shared, *plans][:k]
     return [*plans[: max(1, k - 1)], shared][:k]
-
-
-def _in_strips(schedule: Schedule, joint: Joint) -> bool:
-    """Return whether the joint's rows are cut into strips: ``for xt: for y: for x in xt``.
-
-    The splits of shared loops are guarded. Halide splits off the guarded end of a row if the loops
-    over the row follow each other; in strips, it guards every vector.
-    """
-    (entry,) = (each for each in schedule.funcs if each.func == joint.places[joint.host])
-    along = [dimension_of(loop.name) for loop in entry.stages[0].loops]
-    row = list(itertools.takewhile(lambda d: d == along[0], along))
-    return along[0] in along[len(row) :]
 
 
 def _ratio(
