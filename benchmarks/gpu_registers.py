@@ -137,13 +137,13 @@ def _pick(random: Any, values: Sequence[Any]) -> Any:
 
 def _drawn_plan(search: Any, group: Any, first: Any, pick: Any) -> Any:
     """A plan of a group with random points per thread, steps and threads, else without points."""
-    from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
+    from tilewright.halide.schedulers.analytic.gpu.group_times import GroupWork
 
     for points in (pick(POINTS), pick(POINTS), ()):
         options = dataclasses.replace(
             first, max_threads=pick(THREADS), points=points, steps=pick(STEPS)
         )
-        plan = GroupTimes(search)._plan(group, options)
+        plan = GroupWork(search).plan(group, options)
         if plan.kernels:
             break
     return plan

@@ -19,7 +19,12 @@ from tilewright.halide.analysis.scheduled_nest import ScheduledNest, nest_analys
 from tilewright.halide.frontend.source import load
 from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu import group_times, time_search
-from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes
+from tilewright.halide.schedulers.analytic.gpu.constants import (
+    TIME_ONLY,
+    GpuConstants,
+    differing,
+)
+from tilewright.halide.schedulers.analytic.gpu.group_times import GroupTimes, GroupWork
 from tilewright.halide.schedulers.analytic.gpu.grouping_search import GroupingSearch
 from tilewright.halide.schedulers.analytic.gpu.inline import choose_inlined
 from tilewright.halide.schedulers.analytic.gpu.plan import Options
@@ -101,6 +106,54 @@ def test_the_work_of_a_plan_is_counted_once():
     (second,) = times.timed([(wanted[0][0], Options(register_tiles=False))])
     assert times.spent == 2
     assert second.parts is first.parts
+
+
+def by(algorithm, constants):
+    base = analysed(algorithm, specialize=True)
+    inlined = choose_inlined(base, load_weight=1.0, cache_bytes=GPU.l2_bytes, constants=constants)
+    return GroupingSearch(base, GPU, inlined, constants)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_plans_and_their_work_are_the_same_whatever_the_constants_of_time(name):
+    algorithm = PIPELINES[name]()
+    plain = GpuConstants()
+    other = replace(plain, **{field: 3.0 * getattr(plain, field) for field in TIME_ONLY})
+    assert differing(plain, other) == TIME_ONLY
+    found = []
+    for constants in (plain, other):
+        search = by(algorithm, constants)
+        groups = [(group, Options()) for group in search.groups(Options())]
+        found.append(GroupTimes(search).timed(groups))
+    one, three = found
+    assert [each.plan.kernels for each in one] != []
+    assert [each.group for each in one] == [each.group for each in three]
+    assert repr([each.parts for each in one]) == repr([each.parts for each in three])
+    assert [each.seconds for each in one] != [each.seconds for each in three]
+
+
+def test_work_that_is_shared_is_timed_by_each_ones_constants():
+    algorithm = box_blur()
+    search = searching(algorithm)
+    wanted = [(group, Options()) for group in search.groups(Options())]
+    work = GroupWork(search)
+    slow = replace(GpuConstants(), kernel_cycles=1e6)
+    (plain,), (slower,) = (GroupTimes(search, c, work).timed(wanted) for c in (None, slow))
+    assert plain.parts is slower.parts
+    assert slower.seconds > 2.0 * plain.seconds
+    assert slower.seconds == GroupTimes(by(algorithm, slow)).timed(wanted)[0].seconds
+
+
+def test_options_that_affect_only_the_code_have_work_of_their_own():
+    search = searching(box_blur())
+    work = GroupWork(search)
+    parts = []
+    for options in (Options(), Options(unroll=False), Options(any_size=True)):
+        wanted = [(group, options) for group in search.groups(options)]
+        (shared,), (alone,) = (GroupTimes(search, None, w).timed(wanted) for w in (work, None))
+        assert repr(shared.parts) == repr(alone.parts)
+        parts.append(repr(shared.parts))
+    assert len(set(parts)) > 1
 
 
 def test_only_some_loops_at_root_are_looked_at():

@@ -12,7 +12,7 @@ apply to other GPUs as well. No chosen value has been measured on a GPU yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tilewright.halide.schedulers.analytic.constant import UnknownSizes, constant
 
@@ -239,6 +239,32 @@ class GpuConstants:
         3.0, RATIO, "chosen: bandwidth of the second cache over that of memory"
     )
     access_bytes: float = constant(4.0, BYTES, "CUDA guide: a bank serves a word of 4 bytes")
+
+
+# Constants that only predicted times depend on: schedules are planned and counted without them.
+TIME_ONLY = frozenset(
+    (
+        "issue_rate",
+        "special_cost",
+        "sector_cycles",
+        "bank_cycles",
+        "l2_bytes_per_cycle",
+        "instruction_wait",
+        "miss_wait",
+        "hit_wait",
+        "stored_wait",
+        "shared_wait",
+        "kernel_cycles",
+        "overlap",
+        "member_wait",
+    )
+)
+
+
+def differing(one: GpuConstants, other: GpuConstants) -> set[str]:
+    """Return the names of the constants that have other values."""
+    names = (field.name for field in fields(one))
+    return {name for name in names if getattr(one, name) != getattr(other, name)}
 
 
 @dataclass(frozen=True, slots=True)

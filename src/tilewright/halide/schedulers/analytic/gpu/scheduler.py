@@ -23,9 +23,15 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import Added, with_clones
 from tilewright.halide.ir.plan import PlannedSchedule, RunnerUp
 from tilewright.halide.schedulers.analytic.gpu.assemble import scanned_in_memory
-from tilewright.halide.schedulers.analytic.gpu.constants import SEARCH, GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.constants import (
+    SEARCH,
+    TIME_ONLY,
+    GpuConstants,
+    differing,
+)
 from tilewright.halide.schedulers.analytic.gpu.group_times import (
     GroupTimes,
+    GroupWork,
     TimedGroup,
     can_predict,
 )
@@ -106,16 +112,30 @@ class _GroupingSearches:
     """The searches of one pipeline, one per setting of `Options.inline`.
 
     `base` is the analysis with nothing inlined; `scalars` are the values of symbols that it uses.
+    `constants` are those of the predicted times.
     """
 
     base: Analysis
     scalars: Mapping[str, float]
     machine: GpuMachine
     constants: GpuConstants
-    known: dict[bool, GroupingSearch] = field(default_factory=dict)
+    known: dict[bool, GroupWork] = field(default_factory=dict)
 
     def __getitem__(self, inline: bool) -> GroupingSearch:
         """Return the search for a value of `Options.inline`."""
+        return self._work(inline).search
+
+    def times(self, inline: bool) -> GroupTimes:
+        """Return the predicted times of the search's groups."""
+        work = self._work(inline)
+        return GroupTimes(work.search, self.constants, work)
+
+    def timed_by(self, constants: GpuConstants) -> _GroupingSearches:
+        """Return searches with other constants; if these affect only times, plans are shared."""
+        shared = differing(self.constants, constants) <= TIME_ONLY
+        return replace(self, constants=constants, known=self.known if shared else {})
+
+    def _work(self, inline: bool) -> GroupWork:
         if inline not in self.known:
             inlined = choose_inlined(
                 self.base,
@@ -123,7 +143,8 @@ class _GroupingSearches:
                 cache_bytes=self.machine.l2_bytes,
                 constants=self.constants,
             )
-            self.known[inline] = GroupingSearch(self.base, self.machine, inlined, self.constants)
+            search = GroupingSearch(self.base, self.machine, inlined, self.constants)
+            self.known[inline] = GroupWork(search)
         return self.known[inline]
 
 
@@ -173,7 +194,7 @@ def _fastest(
     pool += [(made, search) for made in search.others(found.best, options, k)]
     searches = found.searches
     if searches[False].view.inlined != searches[True].view.inlined:
-        cautious = TimeSearch(GroupTimes(searches[False]), first)
+        cautious = TimeSearch(searches.times(False), first)
         less = cautious.best()
         pool += [(less, cautious)] if less is not None else []
     for made, own in sorted(pool, key=lambda pair: pair[0].seconds):
@@ -187,7 +208,7 @@ def _searched(searches: _GroupingSearches, first: Options, extend: bool = True) 
 
     The time is predicted with the constants of `searches`. Without `extend`, no Funcs are added.
     """
-    search = TimeSearch(GroupTimes(searches[True]), first)
+    search = TimeSearch(searches.times(True), first)
     best = search.best()
     if best is None:
         return None
@@ -222,7 +243,7 @@ def _by_other_constants(
     if len(searches.base.view.algorithm.funcs) > SEARCH.most_funcs_split:
         return
     for constants in rivals:
-        found = _searched(replace(searches, constants=constants, known={}), first, extend=False)
+        found = _searched(searches.timed_by(constants), first, extend=False)
         if found is not None:
             yield found.search.retimed(found.best, searches.constants), found.search
 
@@ -231,7 +252,7 @@ def _rivals(
     searches: _GroupingSearches, options: Options, now: TimeSearch
 ) -> list[tuple[TimedSchedule, TimeSearch]]:
     """Return the best schedule of another search; none if it is far slower before refinement."""
-    own = TimeSearch(GroupTimes(searches[True]), options)
+    own = TimeSearch(searches.times(True), options)
     made = own.best(SEARCH.wrapped_slack * now.grouped_seconds)
     return [] if made is None else [(made, own)]
 

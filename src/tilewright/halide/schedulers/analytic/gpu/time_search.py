@@ -166,7 +166,7 @@ class TimeSearch:
         """
         plans = [each.plan for each in made.groups]
         planned = assemble(self.search.analysis, self.search.model, plans, self.first)
-        parts = self.times.times_by(made.groups, constants or self.search.model.constants)
+        parts = self.times.times_by(made.groups, constants or self.times.constants)
         seconds = {(part.output, part.stage): part.seconds for part in parts}
         groups = tuple(
             replace(report, cost=seconds.get((report.output, report.stage), 0.0))

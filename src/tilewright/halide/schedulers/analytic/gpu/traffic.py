@@ -70,7 +70,7 @@ class _Cache:
         self._kept[name] = max(held, size)
         self._sizes[name] = max(self._sizes.get(name, 0.0), size)
         excess = sum(self._kept.values()) - self._room
-        for other in list(self._kept):
+        for other in self._kept if excess > 0.0 else ():
             cut = min(self._kept[other], max(excess, 0.0))
             self._kept[other] -= cut
             excess -= cut
