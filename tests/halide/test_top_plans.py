@@ -126,6 +126,7 @@ KINDS = (
     pointwise, vector, few_points, row_sums, sum_of_all, scan, matmul, stencil, histogram,
     two_outputs,
 )  # fmt: skip
+ON_CUDA = (pointwise, few_points, sum_of_all, histogram)
 
 
 def task_of(pipeline: hl.Func | hl.Pipeline, target: str) -> Task:
@@ -142,8 +143,12 @@ def assert_distinct_and_legal(task: Task, plans: list[PlannedSchedule]) -> None:
     ("build", "target"),
     [
         *((build, "host") for build in KINDS),
-        *((build, "cuda") for build in KINDS[::2]),
-        *(pytest.param(build, "cuda", marks=pytest.mark.thorough) for build in KINDS[1::2]),
+        *((build, "cuda") for build in ON_CUDA),
+        *(
+            pytest.param(build, "cuda", marks=pytest.mark.thorough)
+            for build in KINDS
+            if build not in ON_CUDA
+        ),
     ],
 )
 def test_there_are_as_many_as_asked_for(build, target):
@@ -205,7 +210,7 @@ def pipelines(draw):
     return finished(last, width, height)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(pipelines(), st.sampled_from(("host", "cuda")))
 def test_random_pipelines_have_enough_schedules(pipeline, target):
     task = task_of(pipeline, target)

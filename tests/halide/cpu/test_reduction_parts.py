@@ -237,8 +237,15 @@ def test_rows_of_sums_have_enough_results():
 @pytest.mark.parametrize(
     "kind", ["mean", "output", "histogram", "position", "tuple", "with constant"]
 )
-@pytest.mark.parametrize(("width", "height"), [(1000, 700), (1003, 701)])
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize(
+    ("width", "height", "guarded"),
+    [
+        (1000, 700, False),
+        (1003, 701, True),
+        pytest.param(1000, 700, True, marks=pytest.mark.thorough),
+        pytest.param(1003, 701, False, marks=pytest.mark.thorough),
+    ],
+)
 def test_the_answer_is_right(kind, width, height, guarded):
     algorithm = reduced(kind, width, height)
     schedule = scheduled(algorithm)
@@ -247,8 +254,15 @@ def test_the_answer_is_right(kind, width, height, guarded):
 
 
 @pytest.mark.parametrize("kind", ["mean", "output", "tuple", "with constant"])
-@pytest.mark.parametrize("width", [7, 31])
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize(
+    ("width", "guarded"),
+    [
+        (7, True),
+        (31, False),
+        pytest.param(7, False, marks=pytest.mark.thorough),
+        pytest.param(31, True, marks=pytest.mark.thorough),
+    ],
+)
 def test_the_answer_is_right_with_a_rest(kind, width, guarded):
     algorithm = reduced(kind, width, 9001)
     schedule = scheduled(algorithm)

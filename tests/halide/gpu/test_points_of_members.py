@@ -53,7 +53,9 @@ def fading(width, height):
 
 
 @pytest.mark.parametrize("machine", ["v100", pytest.param("rtx4090", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("radius", [1, pytest.param(2, marks=pytest.mark.thorough), 3])
+@pytest.mark.parametrize(
+    "radius", [*(pytest.param(each, marks=pytest.mark.thorough) for each in (1, 2)), 3]
+)
 def test_halide_lowers_all_plans_of_a_separable_minimum(radius, machine):
     task = make_task(erosion(1536, 2560, radius), target="cuda", machine=machine)
     planned = plan(task, k=5)

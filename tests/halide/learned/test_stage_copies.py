@@ -115,8 +115,8 @@ def test_copies_give_the_right_answer_also_after_further_moves(make, tmp_path):
 @pytest.mark.parametrize(
     "seed",
     [
-        *(2, 7, 9, 13, 19),
-        *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (6, 8, 10, 15, 29)),
+        *(2, 9, 19),
+        *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (6, 7, 8, 10, 13, 15, 29)),
     ],
 )
 def test_added_funcs_in_random_pipelines_are_refused_with_a_reason_or_lowered(seed):
@@ -135,7 +135,7 @@ def test_added_funcs_in_random_pipelines_are_refused_with_a_reason_or_lowered(se
     assert tried
 
 
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.sampled_from([6, 8, 10, 13, 15, 19, 24, 29, 33, 36]),
     number=st.integers(0, 50),
