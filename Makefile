@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.installed
 
-.PHONY: test test-thorough test-versions lint typecheck types-src types-tests unit demo golden bench
+.PHONY: test test-thorough test-versions lint typecheck types-src types-tests compiled unit demo golden
+.PHONY: bench
 .PHONY: docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
-	@failed=""; $(MAKE) --no-print-directory -j2 -k --output-sync=target lint typecheck \
+	@failed=""; $(MAKE) --no-print-directory -j2 -k --output-sync=target lint typecheck compiled \
 		|| failed="lint or type checking"; \
 	FAILED="$$failed" $(MAKE) --no-print-directory unit && test -z "$$failed"
 
@@ -50,6 +51,10 @@ types-src: $(STAMP)
 
 types-tests: $(STAMP)
 	@$(BIN)/mypy --config-file tests/mypy.ini
+
+# Compiles the modules of the tests, which each process of the next target would do for itself.
+compiled: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 # Each process takes whole files: what a file makes once serves all its tests.
 unit: $(STAMP)

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import halide as hl
 import pytest
 
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.group_times import GroupWork
 from tilewright.halide.schedulers.analytic.gpu.rivals import DRAWN, other_constants, rival_constants
+from tilewright.halide.schedulers.analytic.gpu.scheduler import KeptSearches
 from tilewright.halide.schedulers.diversity import differ
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
@@ -59,3 +62,47 @@ def test_a_slower_rival_changes_nothing_but_may_be_measured():
     new = [each for each in rivals if differ(each, first, made.algorithm)]
     assert new
     assert others[0].schedule == new[0].schedule
+
+
+def row_norms(rows, columns):
+    """Few long sums, which other schedules split."""
+    y = hl.Var("y")
+    image, norms = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("norms")
+    r = hl.RDom([(0, columns)], "r")
+    norms[y] += image[r, y] * image[r, y]
+    norms.set_estimates([(0, rows)])
+    return norms
+
+
+def test_what_was_planned_by_other_constants_changes_no_schedule():
+    made, other = (
+        make_task(row_norms(64, columns), target="cuda", machine="a100")
+        for columns in (1 << 14, 1 << 10)
+    )
+    kept = KeptSearches()
+    plan(made, constants=C, kept=kept)
+    # Other constants of the time, others of the plans, and another pipeline.
+    (drawn,) = other_constants(C, A100, 2)
+    several = (made, drawn), (made, replace(C, launch_cost=1.0)), (other, C)
+    for task_, constants in several:
+        (again,) = plan(task_, constants=constants, kept=kept)
+        (fresh,) = plan(task_, constants=constants)
+        assert again.schedule == fresh.schedule
+        assert again.cost == fresh.cost
+
+
+def test_work_is_counted_once_for_all_constants(monkeypatch):
+    counted = []
+    count = GroupWork._count
+
+    def spy(work, new):
+        counted.extend(new)
+        count(work, new)
+
+    monkeypatch.setattr(GroupWork, "_count", spy)
+    made, kept = make_task(row_norms(64, 1 << 14), target="cuda", machine="a100"), KeptSearches()
+    plan(made, constants=C, kept=kept)
+    assert counted
+    counted.clear()
+    plan(made, constants=C, kept=kept)
+    assert not counted

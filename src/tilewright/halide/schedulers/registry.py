@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import all_guarded, exact_size
@@ -18,6 +18,9 @@ from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.schedulers.variations import variations
 from tilewright.machines import GpuMachine
+
+if TYPE_CHECKING:
+    from tilewright.halide.schedulers.analytic.gpu.scheduler import KeptSearches
 
 T = TypeVar("T")
 Fusion = Literal["nested", "overlapped", "none"]
@@ -43,6 +46,7 @@ def plan(
     fusion: Fusion = "nested",
     objective: Objective = "time",
     constants: GpuConstants | None = None,
+    kept: KeptSearches | None = None,
     shared: bool = True,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct legal schedules, the model's best first.
@@ -58,6 +62,7 @@ def plan(
         objective: what the search for a GPU minimises; there is only one objective for a CPU.
         constants: constants of the GPU's cost model; the schedules are the best by these alone.
             By default, those in use, with rivals by others (`analytic.gpu.rivals`).
+        kept: for a GPU, what earlier calls for this task planned, and this one will.
         shared: whether outputs may share their loops (`analytic.cpu.shared_outputs`).
 
     Raises:
@@ -70,7 +75,7 @@ def plan(
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
     candidates, failure = _guarded(
-        lambda: _planned(task, k, fusion, constants, objective, shared), TilewrightError
+        lambda: _planned(task, k, fusion, constants, objective, shared, kept), TilewrightError
     )
     notes: tuple[str, ...] = ()
     if failure:
@@ -81,8 +86,8 @@ def plan(
         if reason:
             refused.append(_Refused(len(legal.accepted), reason))
         else:
-            kept = (*planned.notes, *doubts, *_measured(task))
-            legal.offer(replace(planned, schedule=schedule, notes=kept))
+            said = (*planned.notes, *doubts, *_measured(task))
+            legal.offer(replace(planned, schedule=schedule, notes=said))
     ours = len(legal.accepted)
     if not ours:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
@@ -193,6 +198,7 @@ def _planned(
     constants: GpuConstants | None,
     objective: Objective = "time",
     shared: bool = True,
+    kept: KeptSearches | None = None,
 ) -> list[PlannedSchedule]:
     if isinstance(task.machine, GpuMachine):
         from tilewright.halide.schedulers.analytic.gpu.calibrated import fitted_constants
@@ -212,6 +218,7 @@ def _planned(
             k=k,
             constants=constants or fitted,
             objective=objective,
+            kept=kept,
             rivals=() if constants else rival_constants(fitted),
             others=() if constants else other_constants(fitted, task.machine, k),
         )

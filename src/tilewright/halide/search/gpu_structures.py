@@ -24,6 +24,7 @@ from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.fitting import Observation, drawn
 from tilewright.halide.schedulers.analytic.gpu.group_times import can_predict
 from tilewright.halide.schedulers.analytic.gpu.recorded import observation
+from tilewright.halide.schedulers.analytic.gpu.scheduler import KeptSearches
 from tilewright.halide.schedulers.prediction import schedule_nest, with_prediction
 from tilewright.halide.schedulers.registry import Fusion, plan
 from tilewright.halide.schedulers.task import Task
@@ -57,6 +58,7 @@ class SampledStructures:
     observed: list[Observation] = field(default_factory=list)
     known: set[Schedule] = field(default_factory=set)
     _draws: int = 0
+    _kept: KeptSearches = field(default_factory=KeptSearches)
 
     def tell(self, schedule: Schedule, seconds: float | None) -> None:
         """Add the measured time of a schedule in seconds; None if it failed."""
@@ -96,8 +98,10 @@ class SampledStructures:
         """Yield the best schedules of each of `count` draws."""
         sampled = [self._constants(self._draws + i) for i in range(count)]
         self._draws += count
-        search = partial(best_plans, self.task, self.fusion)
-        yield from (self.executor.map if self.executor else map)(search, sampled)
+        if self.executor:
+            yield from self.executor.map(partial(best_plans, self.task, self.fusion), sampled)
+        else:
+            yield from map(partial(best_plans, self.task, self.fusion, kept=self._kept), sampled)
 
     def _constants(self, number: int) -> GpuConstants:
         machine = self.task.machine
@@ -106,9 +110,11 @@ class SampledStructures:
         return drawn(self.observed, machine, self.constants, random)
 
 
-def best_plans(task: Task, fusion: Fusion, constants: GpuConstants) -> list[PlannedSchedule]:
-    """Return the best schedules by the given constants."""
-    return plan(task, k=ALTERNATIVES, fusion=fusion, constants=constants)
+def best_plans(
+    task: Task, fusion: Fusion, constants: GpuConstants, *, kept: KeptSearches | None = None
+) -> list[PlannedSchedule]:
+    """Return the best schedules by the given constants; `kept` is as in `plan`."""
+    return plan(task, k=ALTERNATIVES, fusion=fusion, constants=constants, kept=kept)
 
 
 def can_sample(task: Task) -> bool:

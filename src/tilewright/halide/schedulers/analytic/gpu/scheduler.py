@@ -66,6 +66,7 @@ def schedule_gpu(
     objective: Objective = "time",
     rivals: Sequence[GpuConstants] = (),
     others: Sequence[GpuConstants] = (),
+    kept: KeptSearches | None = None,
 ) -> list[PlannedSchedule]:
     """Return up to `k` distinct schedules for a GPU, the model's best first.
 
@@ -84,6 +85,7 @@ def schedule_gpu(
             `constants`: the search, which improves one schedule step by step, ends elsewhere with
             them.
         others: Constants whose best schedules follow those of the rivals, to be measured.
+        kept: What earlier calls for the same pipeline planned, and this one will.
 
     Raises:
         TilewrightError: The extent of an output is unknown.
@@ -95,8 +97,9 @@ def schedule_gpu(
     # Unbounded regions have infinite ends, whose differences may be NaN.
     with np.errstate(invalid="ignore", over="ignore"):
         first = Options(mode, any_size=any_size)
-        base = Analysis(View(algorithm), boxes, scalars, specialize=True)
-        searches = _GroupingSearches(base, scalars, machine, constants or GpuConstants())
+        searches = (kept or KeptSearches()).of(
+            algorithm, machine, boxes, scalars, constants or GpuConstants()
+        )
         if objective == "time" and can_predict(machine):
             try:
                 found = _fastest(searches, first, k, rivals, others)
@@ -112,7 +115,7 @@ class _GroupingSearches:
     """The searches of one pipeline, one per setting of `Options.inline`.
 
     `base` is the analysis with nothing inlined; `scalars` are the values of symbols that it uses.
-    `constants` are those of the predicted times.
+    `constants` are those of the predicted times. `extensions` are searches with added Funcs.
     """
 
     base: Analysis
@@ -120,6 +123,7 @@ class _GroupingSearches:
     machine: GpuMachine
     constants: GpuConstants
     known: dict[bool, GroupWork] = field(default_factory=dict)
+    extensions: dict[tuple[Added, ...], _GroupingSearches] = field(default_factory=dict)
 
     def __getitem__(self, inline: bool) -> GroupingSearch:
         """Return the search for a value of `Options.inline`."""
@@ -132,8 +136,18 @@ class _GroupingSearches:
 
     def timed_by(self, constants: GpuConstants) -> _GroupingSearches:
         """Return searches with other constants; if these affect only times, plans are shared."""
-        shared = differing(self.constants, constants) <= TIME_ONLY
-        return replace(self, constants=constants, known=self.known if shared else {})
+        if differing(self.constants, constants) <= TIME_ONLY:
+            return replace(self, constants=constants)
+        return replace(self, constants=constants, known={}, extensions={})
+
+    def extended(self, added: Sequence[Added]) -> _GroupingSearches:
+        """Return searches of the pipeline with added Funcs."""
+        key = tuple(added)
+        if key not in self.extensions:
+            extended = with_clones(self.base.view.algorithm, key)
+            again = Analysis(View(extended), self.base.output_boxes, self.scalars, specialize=True)
+            self.extensions[key] = replace(self, base=again, known={}, extensions={})
+        return self.extensions[key].timed_by(self.constants)
 
     def _work(self, inline: bool) -> GroupWork:
         if inline not in self.known:
@@ -146,6 +160,34 @@ class _GroupingSearches:
             search = GroupingSearch(self.base, self.machine, inlined, self.constants)
             self.known[inline] = GroupWork(search)
         return self.known[inline]
+
+
+class KeptSearches:
+    """The plans of a pipeline, kept between calls of `schedule_gpu` with other constants."""
+
+    def __init__(self) -> None:
+        self._last: _GroupingSearches | None = None
+
+    def of(
+        self,
+        algorithm: Algorithm,
+        machine: GpuMachine,
+        boxes: Mapping[str, Box],
+        scalars: Mapping[str, float],
+        constants: GpuConstants,
+    ) -> _GroupingSearches:
+        """Return the searches of a pipeline: those of the last call if it was for the same."""
+        last = self._last
+        if last is None or not (
+            last.base.view.algorithm is algorithm
+            and last.machine == machine
+            and last.base.output_boxes == boxes
+            and last.scalars == scalars
+        ):
+            base = Analysis(View(algorithm), boxes, scalars, specialize=True)
+            last = _GroupingSearches(base, scalars, machine, constants)
+        self._last = last.timed_by(constants)
+        return self._last
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +321,7 @@ def _wrapped(
         in_memory |= set(kernel.kernel.members) - set(kernel.nested)
     wrappers = wrapped_reductions(base, in_memory)
     if wrappers and not algorithm.copies:
-        yield _extended(searches, wrappers)
+        yield searches.extended(wrappers)
 
 
 def _whole(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
@@ -293,7 +335,7 @@ def _whole(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator
     names = sorted({name for each in large for name in each.group.members})
     added = whole_outputs(searches.base, names)
     if added:
-        yield _extended(searches, added)
+        yield searches.extended(added)
 
 
 def _windows(
@@ -309,7 +351,7 @@ def _windows(
     kernels = [kernel for each in large for kernel in each.plan.kernels]
     wrappers = wrapped_windows(searches[True].analysis, kernels)
     if wrappers:
-        yield _extended(searches, wrappers)
+        yield searches.extended(wrappers)
 
 
 def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator[_GroupingSearches]:
@@ -332,15 +374,7 @@ def _split(searches: _GroupingSearches, large: Sequence[TimedGroup]) -> Iterator
         added = split_reductions(base, idle, shape)
         if added and added not in seen:
             seen.add(added)
-            yield _extended(searches, added)
-
-
-def _extended(searches: _GroupingSearches, added: Sequence[Added]) -> _GroupingSearches:
-    """Return searches of the pipeline with added Funcs."""
-    base = searches.base
-    extended = with_clones(base.view.algorithm, added)
-    again = Analysis(View(extended), base.output_boxes, searches.scalars, specialize=True)
-    return replace(searches, base=again, known={})
+            yield searches.extended(added)
 
 
 def _cheapest(searches: _GroupingSearches, first: Options, k: int) -> list[PlannedSchedule]:
