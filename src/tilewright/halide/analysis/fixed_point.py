@@ -18,10 +18,10 @@ instruction on bytes, or a few. Divisions and remainders by powers of two become
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Type, walk
+from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Type
 from tilewright.halide.ir.expressions import operands_of
 
 # The widest results that these operations are found for: x86 has them for 8 and 16 bits.
@@ -43,13 +43,13 @@ class FixedPoint:
     conversions: int = 0
 
 
-def fixed_point(roots: Sequence[Expr]) -> dict[int, FixedPoint]:
-    """Return the operations found in expressions, keyed by the `id` of the node that they replace.
+def fixed_point(nodes: Iterable[Expr]) -> dict[int, FixedPoint]:
+    """Return the operations found among nodes, keyed by the `id` of the node that they replace.
 
     Coordinates of loads are searched too, although Halide computes most of them as scalars.
     """
     found = {}
-    for node in walk(*roots):
+    for node in nodes:
         if isinstance(node, Op) and (operation := _operation(node)) is not None:
             found[id(node)] = operation
     return found

@@ -125,7 +125,7 @@ def stage_instructions(
 ) -> StageInstructions:
     """Return the instructions of one iteration of a stage."""
     roots = [*stage.values, *stage.predicates, *stage.args]
-    depends = dependences(roots)
+    depends = dependences(walk(*roots))
     nodes = list(walk(*roots))
     calls = [n for n in nodes if isinstance(n, Call) and n.kind in ("func", "image")]
     indices = [arg for call in calls for arg in call.args] + list(stage.args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.halide.analysis.bounds import Linear, Linearizer
 from tilewright.halide.ir.algorithm import Call, Const, Expr, Op, Variable, walk
@@ -39,10 +39,13 @@ class Slopes(Linearizer):
         return super()._compute(e)
 
 
-def dependences(roots: Sequence[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
-    """Return, by identity of each node, the loops it depends on and whether on a load, too."""
+def dependences(nodes: Iterable[Expr]) -> dict[int, tuple[frozenset[str], bool]]:
+    """Return, by identity of each node, the loops it depends on and whether on a load, too.
+
+    The nodes come in the order of `walk`.
+    """
     result: dict[int, tuple[frozenset[str], bool]] = {}
-    for node in walk(*roots):
+    for node in nodes:
         if isinstance(node, Variable):
             names = frozenset() if node.kind == "param" else frozenset((node.name,))
             result[id(node)] = (names, False)
@@ -84,7 +87,7 @@ def strides_of(
 
 
 def _free(expr: Expr) -> frozenset[str]:
-    return dependences([expr])[id(expr)][0]
+    return dependences(walk(expr))[id(expr)][0]
 
 
 def divisors_of(
@@ -122,11 +125,14 @@ def _divisors(arg: Expr, slopes: Slopes) -> dict[str, int]:
 
 
 def clamps_of(
-    roots: Sequence[Expr], depends: Mapping[int, tuple[frozenset[str], bool]]
+    nodes: Iterable[Expr], depends: Mapping[int, tuple[frozenset[str], bool]]
 ) -> dict[int, frozenset[str]]:
-    """Return the loops that ``min``, ``max`` and ``select`` in each expression depend on."""
+    """Return the loops that ``min``, ``max`` and ``select`` in each expression depend on.
+
+    The nodes come in the order of `walk`; `depends` are their `dependences`.
+    """
     found: dict[int, frozenset[str]] = {}
-    for node in walk(*roots):
+    for node in nodes:
         parts = node.args if isinstance(node, Op | Call) else ()
         inside = frozenset[str]().union(*(found[id(part)] for part in parts))
         if isinstance(node, Op) and node.name in ("min", "max", "select"):

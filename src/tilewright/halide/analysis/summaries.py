@@ -186,8 +186,8 @@ def _summary(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> St
 
 def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slopes) -> StageSummary:
     roots = [*stage.values, *stage.predicates]
-    depends = dependences([*roots, *stage.args])
-    clamps = clamps_of([*roots, *stage.args], depends)
+    depends = dependences(stage.nodes)
+    clamps = clamps_of(stage.nodes, depends)
     divisors: dict[int, dict[str, int]] = {}
     loads: dict[object, Load] = {}
     seen: set[int] = set()
@@ -215,7 +215,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
             continue
         stack.extend(node.args)
     ops = count_operations(computed, depends, {})
-    found = fixed_point(computed)
+    found = fixed_point(stage.nodes)
     scatter = any(depends[id(a)][1] for a in stage.args)
     calls = list(stage.calls)
     return StageSummary(

@@ -60,7 +60,8 @@ NO_WAITS = StageWaits()
 def waits_of(func: str, stage: Stage) -> StageWaits:
     """Return the chain and the conditions of a stage of a Func."""
     found: dict[int, Chain | None] = {}
-    chains = [_chain(value, func, found) for value in stage.values]
+    own = any(call.kind == "func" and call.name == func for call in stage.calls)
+    chains = [_chain(value, func, found) for value in stage.values] if own else []
     longest = max((c for c in chains if c is not None), key=lambda c: c.length, default=None)
     nodes = list(walk(*stage.predicates))
     loops = {loop.name for loop in stage.loops}

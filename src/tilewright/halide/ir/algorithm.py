@@ -138,12 +138,12 @@ class Stage:
     @cached_property
     def calls(self) -> tuple[Call, ...]:
         """Every distinct call in the stage, right-hand side, left-hand side and predicates."""
-        return tuple(node for node in self._nodes() if isinstance(node, Call))
+        return tuple(node for node in self.nodes if isinstance(node, Call))
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """The distinct variables of kind ``param`` in the stage, sorted."""
-        found = (n for n in self._nodes() if isinstance(n, Variable) and n.kind == "param")
+        found = (n for n in self.nodes if isinstance(n, Variable) and n.kind == "param")
         return tuple(sorted({node.name for node in found}))
 
     @cached_property
@@ -151,11 +151,13 @@ class Stage:
         """Results that analyses have derived from this stage, by key."""
         return {}
 
-    def _nodes(self) -> Iterator[Expr]:
+    @cached_property
+    def nodes(self) -> tuple[Expr, ...]:
+        """Every distinct node of the stage, operands before operators (see `walk`)."""
         roots = [*self.values, *self.args, *self.predicates]
         for rvar in self.rvars:
             roots += [rvar.min, rvar.extent]
-        return walk(*roots)
+        return tuple(walk(*roots))
 
 
 @dataclass(frozen=True, slots=True)
