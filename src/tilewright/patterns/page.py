@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, count
 from types import MappingProxyType
 
 import numpy as np
@@ -109,9 +110,8 @@ class _Drawing:
         """Add a node under a unique name."""
         taken = {node.name for node in self.nodes}
         name = name if len(name) <= _LABEL else name[: _LABEL - 1] + "…"
-        unique = next(
-            k for k in (name, *(f"{name} {i}" for i in range(2, 10**6))) if k not in taken
-        )
+        names = chain([name], (f"{name} {i}" for i in count(2)))
+        unique = next(each for each in names if each not in taken)
         self.nodes.append(GraphNode(unique, kind, detail=detail))
         self.edges += [(source, unique) for source in dict.fromkeys(given)]
         return (unique,)

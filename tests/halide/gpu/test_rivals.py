@@ -46,7 +46,8 @@ def test_a_rival_that_is_faster_by_the_models_own_constants_is_chosen():
     assert chosen.runner_up.seconds == pytest.approx(without.cost)
     # The parts of the report are of the same constants as the whole.
     assert sum(group.cost for group in chosen.groups) == pytest.approx(chosen.cost)
-    rivals = [plan(made, constants=each)[0] for each in rival_constants(C)]
+    kept = KeptSearches()
+    rivals = [plan(made, constants=each, kept=kept)[0] for each in rival_constants(C)]
     assert chosen.schedule in [each.schedule for each in rivals]
 
 
@@ -58,7 +59,8 @@ def test_a_slower_rival_changes_nothing_but_may_be_measured():
     assert first.runner_up == without.runner_up
     assert all(each.cost >= first.cost for each in others)
     constants = (*rival_constants(C), *other_constants(C, A100, 5))
-    rivals = [plan(made, constants=each)[0] for each in constants]
+    kept = KeptSearches()
+    rivals = [plan(made, constants=each, kept=kept)[0] for each in constants]
     new = [each for each in rivals if differ(each, first, made.algorithm)]
     assert new
     assert others[0].schedule == new[0].schedule
@@ -77,7 +79,7 @@ def row_norms(rows, columns):
 def test_what_was_planned_by_other_constants_changes_no_schedule():
     made, other = (
         make_task(row_norms(64, columns), target="cuda", machine="a100")
-        for columns in (1 << 14, 1 << 10)
+        for columns in (1 << 12, 1 << 10)
     )
     kept = KeptSearches()
     plan(made, constants=C, kept=kept)
