@@ -9,8 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 STAMP := $(VENV)/.installed
 
 .PHONY: test test-thorough test-versions lint typecheck types-src types-tests compiled unit demo golden
-.PHONY: bench
-.PHONY: docs clean
+.PHONY: bench docs clean
 
 # Everything runs, whatever fails before; the last line counts the tests.
 test: $(STAMP)
@@ -52,7 +51,7 @@ types-src: $(STAMP)
 types-tests: $(STAMP)
 	@$(BIN)/mypy --config-file tests/mypy.ini
 
-# Compiles the modules of the tests, which each process of the next target would do for itself.
+# Compiles the modules of the tests, which each process of `unit` would do for itself.
 compiled: $(STAMP)
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 

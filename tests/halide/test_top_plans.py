@@ -210,7 +210,7 @@ def pipelines(draw):
     return finished(last, width, height)
 
 
-@settings(max_examples=2)
+@settings(max_examples=3)
 @given(pipelines(), st.sampled_from(("host", "cuda")))
 def test_random_pipelines_have_enough_schedules(pipeline, target):
     task = task_of(pipeline, target)

@@ -5,9 +5,15 @@ from dataclasses import replace
 import halide as hl
 import pytest
 
-from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.constants import TIME_ONLY, GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.fitting import PRIORS
 from tilewright.halide.schedulers.analytic.gpu.group_times import GroupWork
-from tilewright.halide.schedulers.analytic.gpu.rivals import DRAWN, other_constants, rival_constants
+from tilewright.halide.schedulers.analytic.gpu.rivals import (
+    DRAWN,
+    FACTORS,
+    other_constants,
+    rival_constants,
+)
 from tilewright.halide.schedulers.analytic.gpu.scheduler import KeptSearches
 from tilewright.halide.schedulers.diversity import differ
 from tilewright.halide.schedulers.registry import plan
@@ -21,6 +27,10 @@ BETTER = "the best schedule of the search without rivals"
 
 def task(name, machine="v100"):
     return make_task(f"examples/{name}.py:{name}", target="cuda", machine=machine)
+
+
+def test_no_constant_that_rivals_or_fits_change_affects_plans():
+    assert set(PRIORS) | {name for factors in FACTORS for name in factors} <= TIME_ONLY
 
 
 def test_each_rival_has_other_constants():
@@ -106,5 +116,6 @@ def test_work_is_counted_once_for_all_constants(monkeypatch):
     plan(made, constants=C, kept=kept)
     assert counted
     counted.clear()
-    plan(made, constants=C, kept=kept)
+    # So little else that every decision is the same.
+    plan(made, constants=replace(C, kernel_cycles=C.kernel_cycles * (1 + 1e-12)), kept=kept)
     assert not counted

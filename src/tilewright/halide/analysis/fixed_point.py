@@ -46,7 +46,7 @@ class FixedPoint:
 def fixed_point(nodes: Iterable[Expr]) -> dict[int, FixedPoint]:
     """Return the operations found among nodes, keyed by the `id` of the node that they replace.
 
-    Coordinates of loads are searched too, although Halide computes most of them as scalars.
+    Coordinates are searched too, although Halide computes most of them as scalars.
     """
     found = {}
     for node in nodes:

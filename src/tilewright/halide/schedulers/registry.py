@@ -62,7 +62,7 @@ def plan(
         objective: what the search for a GPU minimises; there is only one objective for a CPU.
         constants: constants of the GPU's cost model; the schedules are the best by these alone.
             By default, those in use, with rivals by others (`analytic.gpu.rivals`).
-        kept: for a GPU, what earlier calls for this task planned, and this one will.
+        kept: for a GPU, plans of earlier calls for this task, which this call reuses and adds to.
         shared: whether outputs may share their loops (`analytic.cpu.shared_outputs`).
 
     Raises:

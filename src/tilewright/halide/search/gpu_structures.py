@@ -46,7 +46,8 @@ class SampledStructures:
         task: The pipeline and its GPU, whose clock and memory bandwidth must be known.
         seed: The seed of the draws.
         fusion: How Funcs may be computed within the tiles of others.
-        executor: Runs the searches; by default this thread, one after the other.
+        executor: Runs the searches; by default this thread, one after the other. Only in this
+            thread do draws share plans.
         observed: What the measured schedules say of the constants.
         known: The schedules that are not proposed (again).
     """

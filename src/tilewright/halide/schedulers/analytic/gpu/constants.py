@@ -241,7 +241,7 @@ class GpuConstants:
     access_bytes: float = constant(4.0, BYTES, "CUDA guide: a bank serves a word of 4 bytes")
 
 
-# Constants that only predicted times depend on: schedules are planned and counted without them.
+# Constants that affect predicted times only, neither plans nor counted work.
 TIME_ONLY = frozenset(
     (
         "issue_rate",
@@ -262,7 +262,7 @@ TIME_ONLY = frozenset(
 
 
 def differing(one: GpuConstants, other: GpuConstants) -> set[str]:
-    """Return the names of the constants that have other values."""
+    """Return the names of the constants whose values differ."""
     names = (field.name for field in fields(one))
     return {name for name in names if getattr(one, name) != getattr(other, name)}
 

@@ -98,7 +98,8 @@ class GroupWork:
     ) -> dict[Hashable, tuple[Part, ...]]:
         """Return the kernels and host stages of plans, by the keys of `wanted`.
 
-        No Func may be in two of the groups.
+        No Func may be in two of the groups. All options must agree in `unroll`, `any_size` and
+        `scanned`.
 
         Raises:
             UNKNOWN: Sizes that the prediction needs are unknown (one of these exceptions).
@@ -111,7 +112,7 @@ class GroupWork:
     def _count(self, new: Mapping[Hashable, tuple[Group, Options, GroupPlan]]) -> None:
         analysis, model = self.search.analysis, self.search.model
         plans = [plan for _, _, plan in new.values()]
-        # Of the options that affect code generation beyond the plans, all groups have the same.
+        # The options that affect code generation beyond the plans are the same for all groups.
         options = next(options for _, options, _ in new.values())
         schedule = schedule_of(analysis, model, plans, options)
         order = self.search.algorithm.order
@@ -134,8 +135,8 @@ class GroupTimes:
 
     Args:
         search: The search that plans the groups.
-        constants: The constants of the predictions, by default the search's. They may only differ
-            in those of `TIME_ONLY`.
+        constants: The constants of the predictions, by default the search's. They may differ from
+            the search's only in `TIME_ONLY`.
         work: The plans and their work, shared between predictions with several constants.
     """
 

@@ -73,10 +73,10 @@ class GroupingSearch:
         self._memoized = frozenset(f.name for f in algorithm.funcs if f.memoized)
         self._for_externs = read_by_externs(algorithm)
         self._why_host: dict[tuple[str, int], str | None] = {}
-        self._groupings: dict[tuple[bool, int | None], tuple[Group, ...]] = {}
+        self._groupings: dict[tuple[bool, int | None, bool], tuple[Group, ...]] = {}
         self._why_not_member: dict[str, str] = {}
         self._why_not_read: dict[tuple[str, str], str] = {}
-        self._relaxed: dict[tuple[str, int | None], int] = {}
+        self._relaxed: dict[tuple[str, int | None, bool], int] = {}
         self._final: dict[tuple[Group, Options], GroupPlan] = {}
         self._granularity: dict[tuple[FusedKernel, bool], dict[str, str]] = {}
 
@@ -86,7 +86,7 @@ class GroupingSearch:
 
     def plan_groups(self, groups: tuple[Group, ...], options: Options) -> PlannedSchedule:
         """Return the best schedule with the given groups under the given options."""
-        self._groupings[options.mode != "none", options.max_threads] = groups
+        self._groupings[options.mode != "none", options.max_threads, options.any_size] = groups
         return self.plan(options)
 
     def plans(self, options: Options) -> list[GroupPlan]:
@@ -109,7 +109,7 @@ class GroupingSearch:
     def groups(self, options: Options) -> tuple[Group, ...]:
         """Return the groups that result from greedy merging by cost."""
         fuse = options.mode != "none"
-        key = (fuse, options.max_threads)
+        key = (fuse, options.max_threads, options.any_size)
         known = self._groupings.get(key)
         if known is None:
             if not fuse:
@@ -214,7 +214,7 @@ class GroupingSearch:
         """Return the most rules that a Func of the group waives in a separate group."""
         worst = 0
         for name in group.members:
-            key = (name, options.max_threads)
+            key = (name, options.max_threads, options.any_size)
             if key not in self._relaxed:
                 alone = self.group_plan(Group((name,)), step, options)
                 self._relaxed[key] = alone.relaxed

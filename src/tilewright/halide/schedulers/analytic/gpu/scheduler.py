@@ -85,7 +85,7 @@ def schedule_gpu(
             `constants`: the search, which improves one schedule step by step, ends elsewhere with
             them.
         others: Constants whose best schedules follow those of the rivals, to be measured.
-        kept: What earlier calls for the same pipeline planned, and this one will.
+        kept: Plans of earlier calls for the same pipeline, which this call reuses and adds to.
 
     Raises:
         TilewrightError: The extent of an output is unknown.
@@ -163,7 +163,10 @@ class _GroupingSearches:
 
 
 class KeptSearches:
-    """The plans of a pipeline, kept between calls of `schedule_gpu` with other constants."""
+    """The plans of a pipeline, kept between calls of `schedule_gpu` with other constants.
+
+    Only one thread may use it.
+    """
 
     def __init__(self) -> None:
         self._last: _GroupingSearches | None = None
@@ -176,7 +179,10 @@ class KeptSearches:
         scalars: Mapping[str, float],
         constants: GpuConstants,
     ) -> _GroupingSearches:
-        """Return the searches of a pipeline: those of the last call if it was for the same."""
+        """Return the searches of a pipeline.
+
+        Those of the last call are reused if algorithm, GPU, boxes and scalars are the same.
+        """
         last = self._last
         if last is None or not (
             last.base.view.algorithm is algorithm
@@ -185,7 +191,7 @@ class KeptSearches:
             and last.scalars == scalars
         ):
             base = Analysis(View(algorithm), boxes, scalars, specialize=True)
-            last = _GroupingSearches(base, scalars, machine, constants)
+            last = _GroupingSearches(base, dict(scalars), machine, constants)
         self._last = last.timed_by(constants)
         return self._last
 
@@ -232,7 +238,8 @@ def _fastest(
         if made is not best:
             chosen.offer(own.planned(made, c))
     search = found.search
-    options = [each for each in _variations(search.first, k)[1:] if each.inline]
+    # Plans do not depend on `unroll`.
+    options = [o for o in _variations(search.first, k)[1:] if o.inline and o.unroll]
     pool += [(made, search) for made in search.others(found.best, options, k)]
     searches = found.searches
     if searches[False].view.inlined != searches[True].view.inlined:

@@ -6,8 +6,8 @@ relevant share of the time. Each large group is kept, cut in two or split comple
 predicted to be fastest. Then the points per thread and the tiles are chosen per group. Greedy
 merging by time would stop too early, because two merges may only pay together.
 
-The effort is bounded by the number of stages whose work is counted, not by seconds, so that results
-are reproducible.
+The effort is bounded by the number of stages of the plans that are timed, not by seconds, so that
+results are reproducible.
 """
 
 from __future__ import annotations
