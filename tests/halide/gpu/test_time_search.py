@@ -75,10 +75,12 @@ def task_of(algorithm, machine=GPU):
     return Task(algorithm, machine.halide_target, machine, "test")
 
 
-def searching(algorithm, machine=GPU):
+def searching(algorithm, machine=GPU, constants=None):
     base = analysed(algorithm, specialize=True)
-    inlined = choose_inlined(base, load_weight=1.0, cache_bytes=machine.l2_bytes)
-    return GroupingSearch(base, machine, inlined)
+    inlined = choose_inlined(
+        base, load_weight=1.0, cache_bytes=machine.l2_bytes, constants=constants
+    )
+    return GroupingSearch(base, machine, inlined, constants)
 
 
 # --- the time of a group --------------------------------------------------------------------------
@@ -108,12 +110,6 @@ def test_the_work_of_a_plan_is_counted_once():
     assert second.parts is first.parts
 
 
-def by(algorithm, constants):
-    base = analysed(algorithm, specialize=True)
-    inlined = choose_inlined(base, load_weight=1.0, cache_bytes=GPU.l2_bytes, constants=constants)
-    return GroupingSearch(base, GPU, inlined, constants)
-
-
 @pytest.mark.parametrize("name", PIPELINES)
 def test_plans_and_their_work_are_the_same_whatever_the_constants_of_time(name):
     algorithm = PIPELINES[name]()
@@ -122,7 +118,7 @@ def test_plans_and_their_work_are_the_same_whatever_the_constants_of_time(name):
     assert differing(plain, other) == TIME_ONLY
     found = []
     for constants in (plain, other):
-        search = by(algorithm, constants)
+        search = searching(algorithm, constants=constants)
         groups = [(group, Options()) for group in search.groups(Options())]
         found.append(GroupTimes(search).timed(groups))
     one, three = found
@@ -141,7 +137,9 @@ def test_work_that_is_shared_is_timed_by_each_ones_constants():
     (plain,), (slower,) = (GroupTimes(search, c, work).timed(wanted) for c in (None, slow))
     assert plain.parts is slower.parts
     assert slower.seconds > 2.0 * plain.seconds
-    assert slower.seconds == GroupTimes(by(algorithm, slow)).timed(wanted)[0].seconds
+    assert (
+        slower.seconds == GroupTimes(searching(algorithm, constants=slow)).timed(wanted)[0].seconds
+    )
 
 
 def row_sums():

@@ -125,8 +125,8 @@ def stage_instructions(
 ) -> StageInstructions:
     """Return the instructions of one iteration of a stage."""
     roots = [*stage.values, *stage.predicates, *stage.args]
-    depends = dependences(walk(*roots))
     nodes = list(walk(*roots))
+    depends = dependences(nodes)
     calls = [n for n in nodes if isinstance(n, Call) and n.kind in ("func", "image")]
     indices = [arg for call in calls for arg in call.args] + list(stage.args)
     every = frozenset(loop.name for loop in stage.loops)
