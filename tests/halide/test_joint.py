@@ -35,6 +35,7 @@ from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Level,
     OutputExtent,
+    Split,
 )
 from tilewright.halide.legality.check import check
 from tilewright.halide.legality.sizes import requirements
@@ -327,6 +328,42 @@ def test_other_shared_loops_stay_as_they_are():
 def test_down_to_which_loop(order, loop):
     changes = [split(d, 8) for d in ("v0", "v1") if f"{d}i" in order]
     assert shared_loop(FuncSchedule(0, ROOT, ROOT, stages=(nest(*changes, order=order),))) == loop
+
+
+TILES = (split("v0", 512, "shift_inwards"), split("v0i", 32))
+WHOLE_VECTORS = (Split("v0", "v0i", "v0ii", 32, "guard_with_if"),
+                 Split("v0i", "v0o", "v0io", 16, "guard_with_if"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "expected"),
+    [
+        ("blurred", 1920, WHOLE_VECTORS),
+        ("planes", 1920, WHOLE_VECTORS),
+        ("blurred", 2048, TILES),
+        ("blurred", 2040, TILES),
+        ("bands", 1920, TILES),
+    ],
+)
+def test_the_last_tile_leaves_out_whole_narrow_vectors(name, width, expected):
+    pipeline = PIPELINES[name]()
+    for output in pipeline.outputs():
+        output.set_estimates([(0, width), (0, 10)])
+    algorithm = make_task(pipeline, target="host", machine=MACHINE).algorithm
+    joint = joint_of(algorithm, own_names(algorithm, TOGETHER[name]))
+    tiled = nest(*TILES, order="v0ii:vectorized v0io v1 v0o:parallel")
+    together = FuncSchedule(joint.algorithm.order[joint.names[0]], ROOT, ROOT, stages=(tiled,))
+    found = joint.separated(complete(joint.algorithm, "host", [together]))
+    stages = [e.stages[0] for e in found.funcs if algorithm.funcs[e.func].name in joint.names]
+    exact = tuple(replace(change, tail="guard_with_if") for change in expected)
+    assert [stage.splits for stage in stages] == [exact] * len(joint.names)
+    # Conditions on the last vector are taken out of the loop over vectors.
+    assert {loop.name for loop in stages[0].loops if loop.partition == "auto"} == {"v0ii", "v0io"}
+    assert all(guarded(stage) == stage for stage in stages)
+    at = AtSizes(payload(algorithm, to_json(found), "host", [{}]))
+    for wide in (1, 31, 511, 513, 700):
+        extents = dict.fromkeys(algorithm.outputs, (wide, 3))
+        assert at.at(describe_inputs(resized(algorithm, extents))).status == "ok"
 
 
 def test_levels_inside_the_rows_and_special_storage_cannot_be_separated():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import halide as hl
+import numpy as np
 import pytest
 from answers import assert_right
 
@@ -23,6 +24,7 @@ from tilewright.halide.schedulers.analytic.cpu.stage_loops import block_of
 from tilewright.halide.schedulers.analytic.cpu.streams import (
     crossing_wait,
     innermost_loops,
+    loop_starts,
     streams_of,
 )
 from tilewright.machines import CpuMachine
@@ -166,6 +168,28 @@ def test_the_innermost_loop():
     assert innermost_loops(start, Block(0, 8), "x", extents) == {"x"}
     assert innermost_loops(start, Block(), None, extents) == {start.loops[0].name}
     assert innermost_loops(replace(start, loops=()), Block(), None, {}) == {None}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [((1.0, 5.0, 7.0), 7.0), ((2.0, 5.0, 7.0), 35.0), ((1.0, 5.0), 1.0), ((3.0,), 1.0)],
+)
+def test_around_a_single_block_there_is_no_loop(steps, expected):
+    dimensions, image, out = len(steps), hl.ImageParam(hl.Float(32), 1, "image"), hl.Func("out")
+    args = [x, y, hl.Var("z")][:dimensions]
+    out[args] = image[args[0]]
+    analysis, name = analysed(finished(out, [8] * dimensions, image, [8]))
+    (summary,) = analysis.summaries(name)
+    names = [loop.name for loop in summary.loops]
+    assert loop_starts(summary, dict(zip(names, steps, strict=True)), {names[0]}) == expected
+
+
+def test_around_a_single_block_the_reduction_loop_is_the_innermost():
+    analysis, name = analysed(columns())
+    summary = analysis.summaries(name)[1]
+    pure, run = sorted((loop.name for loop in summary.loops), key=lambda n: n.startswith("r"))
+    steps = {pure: np.array([1.0, 4.0]), run: 1000.0}
+    assert list(loop_starts(summary, steps, {pure})) == [1.0, 1000.0]
 
 
 @pytest.mark.parametrize(

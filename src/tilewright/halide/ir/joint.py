@@ -39,7 +39,7 @@ from tilewright.halide.ir.algorithm import (
 )
 from tilewright.halide.ir.clones import Added, clone_problems, positions, rewritten_stage
 from tilewright.halide.ir.loops import dimension_of
-from tilewright.halide.ir.nest import guarded
+from tilewright.halide.ir.nest import guarded, missing_vectors, vectors_first
 from tilewright.halide.ir.renumbering import renumbered_entry
 from tilewright.halide.ir.schedule import (
     Clone,
@@ -50,6 +50,8 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 
+# Halide 21 masks loads and stores of vectors of such values on x86-64 (AVX2, AVX-512); bits.
+MASKED_BITS = 32
 # Loops of these mappings are inside the innermost loop that outputs share.
 _WITHIN_BLOCKS = ("vectorized", "unrolled")
 
@@ -108,12 +110,23 @@ class Joint:
             if loop is None or not _is_plain(entry) or _is_used_inside(loop, entry, schedule, old):
                 return None
             (nest,) = entry.stages
-            nest = guarded(nest)
+            nest = guarded(vectors_first(nest, self._cut_along(nest)))
             funcs.append(replace(entry, stages=(nest,)))
             shared = replace(nest, compute_with=ComputeWith(host, 0, loop))
             funcs += [replace(entry, func=guest, stages=(shared,)) for guest in guests]
         funcs.sort(key=lambda each: each.func)
         return replace(schedule, funcs=tuple(funcs), clones=clones)
+
+    def _cut_along(self, nest: StageSchedule) -> set[int]:
+        """Return the dimensions along which the guard of a tile would cost time per lane.
+
+        Halide masks vectors of wider values, and executes others lane by lane.
+        """
+        outputs = [self.base.by_name[name] for name in self.names]
+        if all(each.bits >= MASKED_BITS for func in outputs for each in func.types):
+            return set()
+        host = outputs[0]
+        return missing_vectors(nest, [host.estimates[arg].extent for arg in host.args])
 
 
 def joint_of(algorithm: Algorithm, names: Sequence[str]) -> Joint:

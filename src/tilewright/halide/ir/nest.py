@@ -8,10 +8,11 @@ other modules can look up a loop's kind, extent and origin.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
-from tilewright.halide.ir.loops import pure_loop, reduction_loop
+from tilewright.halide.ir.loops import dimension_of, pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
@@ -190,6 +191,53 @@ def _strided_points(nest: StageSchedule) -> StageSchedule:
     return replace(nest, splits=splits, loops=(*loops[:around], *serial, *loops[around:]))
 
 
+def vectors_first(nest: StageSchedule, dimensions: Collection[int]) -> StageSchedule:
+    """Return the nest with loops split into vectors first, and these into tiles of whole vectors.
+
+    In the last tile, guards then leave out whole vectors, where they would leave out lanes::
+
+        before: v0 -> v0_o, v0_i by 512; v0_i -> v0_io, v0_ii by 32
+        after:  v0 -> v0_i, v0_ii by 32; v0_i -> v0_o, v0_io by 16
+
+    `dimensions` are those of the Func whose loops are split so.
+    """
+    splits = list(nest.splits)
+    # From the innermost split outwards: there may be tiles of tiles.
+    for tiles in reversed(nest.splits):
+        if not isinstance(tiles, Split) or dimension_of(tiles.old) not in dimensions:
+            continue
+        vectors = _vectors_in(tiles, splits, nest)
+        if vectors is not None:
+            whole = replace(vectors, old=tiles.old, outer=vectors.old)
+            count = tiles.factor // vectors.factor
+            outside = replace(tiles, old=vectors.old, inner=vectors.outer, factor=count)
+            splits.remove(vectors)
+            at = splits.index(tiles)
+            splits[at : at + 1] = [whole, outside]
+    return replace(nest, splits=tuple(splits))
+
+
+def missing_vectors(nest: StageSchedule, extents: Sequence[int]) -> set[int]:
+    """Return the dimensions of a Func along which the last tile lacks whole vectors."""
+    found: set[int] = set()
+    for d, extent in enumerate(extents):
+        for tiles in nest.splits:
+            if isinstance(tiles, Split) and tiles.old == pure_loop(d):
+                vectors = _vectors_in(tiles, nest.splits, nest)
+                if vectors is not None and -extent % tiles.factor >= vectors.factor:
+                    found.add(d)
+    return found
+
+
+def _vectors_in(tiles: Split, splits: Sequence[Split | Fuse], nest: StageSchedule) -> Split | None:
+    """Return the split of a tile into whole vectors, if there is one."""
+    lanes = {loop.name for loop in nest.loops if loop.mapping == "vectorized"}
+    for change in splits:
+        if isinstance(change, Split) and change.old == tiles.inner and change.inner in lanes:
+            return change if tiles.factor % change.factor == 0 else None
+    return None
+
+
 def guarded(nest: StageSchedule) -> StageSchedule:
     """Return the nest with every split guarded, so that it is correct at every size.
 
@@ -205,11 +253,10 @@ def guarded(nest: StageSchedule) -> StageSchedule:
         for change in nest.splits
     )
     inside = {loop.name for loop in nest.loops if loop.mapping in ("vectorized", "unrolled")}
-    cut = {
-        change.outer
-        for change in nest.splits
-        if isinstance(change, Split) and change.inner in inside
-    }
+    cuts = [change for change in splits if isinstance(change, Split)]
+    cut = {change.outer for change in cuts if change.inner in inside}
+    # Where vectors are split first, the loop over those of a tile.
+    cut |= {change.inner for change in cuts if change.old in cut}
     loops = tuple(
         loop if loop.name in cut or loop.name in inside else replace(loop, partition="never")
         for loop in nest.loops

@@ -59,6 +59,7 @@ from tilewright.halide.schedulers.analytic.cpu.storage import TileStorage, tile_
 from tilewright.halide.schedulers.analytic.cpu.streams import (
     crossing_wait,
     innermost_loops,
+    loop_starts,
 )
 from tilewright.halide.schedulers.analytic.cpu.traffic import Array, Sweep
 from tilewright.halide.schedulers.analytic.grouping import Group
@@ -245,23 +246,22 @@ class CpuCosts:
         run = run_of(summary, self.innermost) if block.steps > 1 else None
         unrolled = {loops.get(d): size for d, size in block.unrolled}
         inner = {run} if run else innermost_loops(summary, block, vector, extents)
-        blocks: Bound = 1.0
-        lines: Bound = 1.0
+        steps: dict[str, Bound] = {}
         for loop, extent in extents.items():
-            steps: Bound
             if loop in (vector, run):
-                steps = np.ceil(extent / block.width)
+                steps[loop] = np.ceil(extent / block.width)
             else:
                 rows = block.rows if loop == row else unrolled.get(loop, 1)
-                steps = extent if rows == 1 else np.ceil(extent / rows)
-            blocks = blocks * steps
-            if loop not in inner:
-                lines = lines * steps
+                steps[loop] = extent if rows == 1 else np.ceil(extent / rows)
+        blocks = math.prod(steps.values(), start=np.float64(1.0))
+        lines = math.prod(steps[loop] for loop in steps if loop not in inner)
+        starts = loop_starts(summary, steps, inner)
         c = self.model.constants
         jumps = lines if block.swept else blocks
         cycles: Bound = (
             blocks * self.block_cycles(name, index)
-            + lines * c.row_cycles
+            + starts * c.row_cycles
+            + (lines - starts) * c.single_block_cycles
             + jumps * c.jump_cycles * self._facts.streams(name, index)
         )
         for callee in crossings(summary, vector, self.innermost):

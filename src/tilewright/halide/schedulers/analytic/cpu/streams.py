@@ -23,7 +23,7 @@ A vector whose lanes lie in different rows loads one line per lane.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -115,6 +115,24 @@ def innermost_loops(
         if iterations > SEARCH.unrolled_iterations:
             break
     return found or {summary.loops[0].name}
+
+
+def loop_starts(
+    summary: StageSummary, steps: Mapping[str, Bound], inner: Collection[str | None]
+) -> Bound:
+    """Return how often the innermost loop of a stage starts, given the iterations of all loops.
+
+    `inner` are the loops around the blocks of a stage (`innermost_loops`). Around a single block,
+    there is no loop: the loop outside it is the innermost. It is a reduction loop, if there is one.
+    """
+    outside = {loop: count for loop, count in steps.items() if loop not in inner}
+    starts = math.prod(outside.values())
+    if not outside:
+        return starts
+    runs = [loop.name for loop in summary.loops if loop.kind != "pure"]
+    nearest = next((loop for loop in runs if loop in outside), next(iter(outside)))
+    blocks = math.prod(count for loop, count in steps.items() if loop in inner)
+    return np.where(blocks == 1.0, starts / outside[nearest], starts)
 
 
 def crossing_wait(lines_bytes: Bound, member: bool, model: CpuModel) -> Array:
