@@ -200,7 +200,7 @@ def _unlikelihood(
     logarithms: Array, points: Array, targets: Array, doubt: Array
 ) -> tuple[float, Array]:
     """Return the negative log posterior of the hyperparameters, and its gradient."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+    from scipy.linalg import LinAlgError, cho_factor, lapack
 
     count, covariance = points.shape[1], _Covariance(logarithms, points)
     scaled = points / covariance.lengths
@@ -213,7 +213,9 @@ def _unlikelihood(
         factor = cho_factor(gram, lower=True, check_finite=False)
     except LinAlgError:
         return 1e10, np.zeros_like(logarithms)
-    inverse = cho_solve(factor, np.eye(len(targets)), check_finite=False)
+    # A third of the time of solving for the columns of the identity.
+    lower, _ = lapack.dpotri(factor[0], lower=1)
+    inverse = np.tril(lower) + np.tril(lower, -1).T
     alpha = inverse @ targets
     value = 0.5 * targets @ alpha + float(np.log(np.diag(factor[0])).sum())
     half = 0.5 * (inverse - np.outer(alpha, alpha))
