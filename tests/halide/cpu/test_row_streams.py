@@ -192,6 +192,19 @@ def test_around_a_single_block_the_reduction_loop_is_the_innermost():
     assert list(loop_starts(summary, steps, {pure})) == [1.0, 1000.0]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("extents", [(0,), (0, 5), (5, 0)])
+def test_sums_over_nothing_are_planned(extents):
+    image, out, total = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("out"), hl.Func("total")
+    r = hl.RDom([(0, extent) for extent in extents], "r")
+    total[x, y] = 0.0
+    total[x, y] += image[x, sum(r[d] for d in range(len(extents)))]
+    out[x, y] = total[x, y] + 1
+    algorithm = finished(out, [64, 64], image, [64, 64])
+    (planned,) = schedule_cpu(algorithm, MACHINE)
+    assert_right(algorithm, planned.schedule, True)
+
+
 @pytest.mark.parametrize(
     ("extents", "expected"),
     [((3, 3, 100), 2), ((2, 4, 100), 3), ((9, 3, 100), 1), ((2, 2, 2), 3)],

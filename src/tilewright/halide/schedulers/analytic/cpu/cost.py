@@ -293,7 +293,7 @@ class CpuCosts:
         """
         output = group.output
         region = self.analysis.regions[output]
-        full = np.array([finite(i.extent) for i in region])
+        full = np.array([max(1.0, finite(i.extent)) for i in region])  # may be empty
         low = np.array([finite(i.lo, 0.0) for i in region])
         tiles = np.minimum(tiles, full)
         counts = np.ceil(full / tiles)

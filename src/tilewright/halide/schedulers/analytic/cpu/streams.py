@@ -132,7 +132,8 @@ def loop_starts(
     runs = [loop.name for loop in summary.loops if loop.kind != "pure"]
     nearest = next((loop for loop in runs if loop in outside), next(iter(outside)))
     blocks = math.prod(count for loop, count in steps.items() if loop in inner)
-    return np.where(blocks == 1.0, starts / outside[nearest], starts)
+    others = math.prod(count for loop, count in outside.items() if loop != nearest)
+    return np.where(blocks == 1.0, others, starts)
 
 
 def crossing_wait(lines_bytes: Bound, member: bool, model: CpuModel) -> Array:
