@@ -39,7 +39,7 @@ from tilewright.halide.ir.algorithm import (
 )
 from tilewright.halide.ir.clones import Added, clone_problems, positions, rewritten_stage
 from tilewright.halide.ir.loops import dimension_of
-from tilewright.halide.ir.nest import guarded, missing_vectors, vectors_first
+from tilewright.halide.ir.nest import guarded, vectors_first
 from tilewright.halide.ir.renumbering import renumbered_entry
 from tilewright.halide.ir.schedule import (
     Clone,
@@ -110,23 +110,23 @@ class Joint:
             if loop is None or not _is_plain(entry) or _is_used_inside(loop, entry, schedule, old):
                 return None
             (nest,) = entry.stages
-            nest = guarded(vectors_first(nest, self._cut_along(nest)))
+            nest = guarded(self._with_whole_vectors(nest))
             funcs.append(replace(entry, stages=(nest,)))
             shared = replace(nest, compute_with=ComputeWith(host, 0, loop))
             funcs += [replace(entry, func=guest, stages=(shared,)) for guest in guests]
         funcs.sort(key=lambda each: each.func)
         return replace(schedule, funcs=tuple(funcs), clones=clones)
 
-    def _cut_along(self, nest: StageSchedule) -> set[int]:
-        """Return the dimensions along which the guard of a tile would cost time per lane.
+    def _with_whole_vectors(self, nest: StageSchedule) -> StageSchedule:
+        """Return the nest such that guards leave out whole vectors of narrow values.
 
-        Halide masks vectors of wider values, and executes others lane by lane.
+        Halide masks vectors of wider values, and executes others one lane at a time.
         """
         outputs = [self.base.by_name[name] for name in self.names]
         if all(each.bits >= MASKED_BITS for func in outputs for each in func.types):
-            return set()
+            return nest
         host = outputs[0]
-        return missing_vectors(nest, [host.estimates[arg].extent for arg in host.args])
+        return vectors_first(nest, [host.estimates[arg].extent for arg in host.args])
 
 
 def joint_of(algorithm: Algorithm, names: Sequence[str]) -> Joint:

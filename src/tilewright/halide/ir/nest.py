@@ -7,12 +7,13 @@ other modules can look up a loop's kind, extent and origin.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
-from tilewright.halide.ir.loops import dimension_of, pure_loop, reduction_loop
+from tilewright.halide.ir.loops import pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     FuncSchedule,
     Fuse,
@@ -191,23 +192,29 @@ def _strided_points(nest: StageSchedule) -> StageSchedule:
     return replace(nest, splits=splits, loops=(*loops[:around], *serial, *loops[around:]))
 
 
-def vectors_first(nest: StageSchedule, dimensions: Collection[int]) -> StageSchedule:
-    """Return the nest with loops split into vectors first, and these into tiles of whole vectors.
+def vectors_first(nest: StageSchedule, extents: Sequence[int]) -> StageSchedule:
+    """Return the nest with loops split into vectors first, where the last tile lacks some.
 
-    In the last tile, guards then leave out whole vectors, where they would leave out lanes::
+    Guards then leave out whole vectors of the last tile, not one lane at a time::
 
         before: v0 -> v0_o, v0_i by 512; v0_i -> v0_io, v0_ii by 32
         after:  v0 -> v0_i, v0_ii by 32; v0_i -> v0_o, v0_io by 16
 
-    `dimensions` are those of the Func whose loops are split so.
+    `extents` are those of the Func's dimensions.
     """
+    full = {pure_loop(d): extent for d, extent in enumerate(extents)}
+    lanes = {loop.name for loop in nest.loops if loop.mapping == "vectorized"}
     splits = list(nest.splits)
-    # From the innermost split outwards: there may be tiles of tiles.
-    for tiles in reversed(nest.splits):
-        if not isinstance(tiles, Split) or dimension_of(tiles.old) not in dimensions:
-            continue
-        vectors = _vectors_in(tiles, splits, nest)
-        if vectors is not None:
+    for tiles, vectors in itertools.product(nest.splits, nest.splits):
+        if (
+            isinstance(tiles, Split)
+            and isinstance(vectors, Split)
+            and tiles.old in full
+            and tiles.inner == vectors.old
+            and vectors.inner in lanes
+            and tiles.factor % vectors.factor == 0
+            and -full[tiles.old] % tiles.factor >= vectors.factor
+        ):
             whole = replace(vectors, old=tiles.old, outer=vectors.old)
             count = tiles.factor // vectors.factor
             outside = replace(tiles, old=vectors.old, inner=vectors.outer, factor=count)
@@ -215,27 +222,6 @@ def vectors_first(nest: StageSchedule, dimensions: Collection[int]) -> StageSche
             at = splits.index(tiles)
             splits[at : at + 1] = [whole, outside]
     return replace(nest, splits=tuple(splits))
-
-
-def missing_vectors(nest: StageSchedule, extents: Sequence[int]) -> set[int]:
-    """Return the dimensions of a Func along which the last tile lacks whole vectors."""
-    found: set[int] = set()
-    for d, extent in enumerate(extents):
-        for tiles in nest.splits:
-            if isinstance(tiles, Split) and tiles.old == pure_loop(d):
-                vectors = _vectors_in(tiles, nest.splits, nest)
-                if vectors is not None and -extent % tiles.factor >= vectors.factor:
-                    found.add(d)
-    return found
-
-
-def _vectors_in(tiles: Split, splits: Sequence[Split | Fuse], nest: StageSchedule) -> Split | None:
-    """Return the split of a tile into whole vectors, if there is one."""
-    lanes = {loop.name for loop in nest.loops if loop.mapping == "vectorized"}
-    for change in splits:
-        if isinstance(change, Split) and change.old == tiles.inner and change.inner in lanes:
-            return change if tiles.factor % change.factor == 0 else None
-    return None
 
 
 def guarded(nest: StageSchedule) -> StageSchedule:

@@ -122,8 +122,8 @@ def loop_starts(
 ) -> Bound:
     """Return how often the innermost loop of a stage starts, given the iterations of all loops.
 
-    `inner` are the loops around the blocks of a stage (`innermost_loops`). Around a single block,
-    there is no loop: the loop outside it is the innermost. It is a reduction loop, if there is one.
+    `inner` are the loops around the blocks of a stage (`innermost_loops`). If there is one block,
+    the next loop outwards is the innermost: a reduction loop if the stage has one.
     """
     outside = {loop: count for loop, count in steps.items() if loop not in inner}
     starts = math.prod(outside.values())
