@@ -5,11 +5,13 @@ where none does. Tests marked ``thorough`` repeat at length what others show in 
 ``--thorough`` (``make test-thorough``).
 """
 
+import importlib
 import os
 import random
 import signal
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from multiprocessing import util
 from pathlib import Path
 
@@ -30,6 +32,27 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tilewright")
+
+
+# How schedules are timed in the processes of the tests: no test asks which of two is faster by less
+# than the noise.
+BRIEF = {"min_samples": 2, "max_samples": 3, "seconds": 0.1, "sample_seconds": 0.001}
+# Where the settings are that take longer.
+TIMINGS = (
+    "tilewright.measure.finalists.VISIT",
+    "tilewright.halide.search.top_k.TIMING",
+    "tilewright.halide.search.drift.VISIT",
+)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def brief_timing():
+    with pytest.MonkeyPatch.context() as patch:
+        for name in TIMINGS:
+            module, setting = name.rsplit(".", 1)
+            found = importlib.import_module(module)
+            patch.setattr(found, setting, replace(getattr(found, setting), **BRIEF))
+        yield
 
 
 def pytest_addoption(parser):

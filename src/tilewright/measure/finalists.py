@@ -16,6 +16,7 @@ from .measuring import remaining
 from .statistics import ConfidenceInterval, bootstrap_interval, ratio_interval
 from .token import say_wait
 
+# How a candidate is timed in each round, unless the caller says otherwise.
 VISIT = Timing(min_samples=5, max_samples=10, seconds=0.5, sample_seconds=0.01, precision=0.01)
 
 
@@ -86,7 +87,7 @@ def finalists(
     *,
     seconds: float | None = None,
     limits: RunLimits | None = None,
-    visit: Timing = VISIT,
+    visit: Timing | None = None,
     verify: bool = True,
     jobs: int | None = None,
     preload: Sequence[str] = (),
@@ -98,8 +99,8 @@ def finalists(
     """Keep a worker for every candidate and time them in turn, `rounds` times.
 
     Every second round goes backwards (A B C, C B A, ...), so that a steady drift of the
-    machine's speed favours none. A visit is timed as `visit` says, with a warm-up run
-    because the others have emptied the caches. All other workers are stopped meanwhile.
+    machine's speed favours none. A visit is timed as `visit` says (by default `VISIT`), with a
+    warm-up run because the others have emptied the caches. All other workers are stopped meanwhile.
     With `seconds`, no further round begins after that time (two are always done). At the
     `deadline` (of `time.monotonic`) everything ends: candidates with samples keep them, others
     count as timed out. Slow ones, with keys in `brief`, take part in the first two rounds alone.
@@ -108,6 +109,7 @@ def finalists(
     rounds. Raises WorkersError when no server can be started, ValueError for a command that
     runs only once (`command` with ``repeated=True`` is timed like any other).
     """
+    visit = visit or VISIT
     with ExitStack() as stack:
         if workers is None:
             workers = stack.enter_context(Workers(jobs=jobs, preload=preload))

@@ -25,6 +25,7 @@ from tilewright.report import Progress
 
 # Sampling of a schedule stops when it is slower than the best by this factor.
 CUTOFF_RATIO = 2.0
+TIMING = Timing(cutoff_ratio=CUTOFF_RATIO)
 # Leaders are schedules within this factor of the best. Times of the same schedule, measured with
 # and without other work on the machine, have been seen to differ by 1.5.
 LEADING = 1.5
@@ -204,7 +205,7 @@ class Watch:
 
 def timing(seconds: float = 1.0) -> Timing:
     """Return the timing of candidates in `measure_top`: about `seconds` each."""
-    return Timing(seconds=seconds, cutoff_ratio=CUTOFF_RATIO)
+    return replace(TIMING, seconds=seconds)
 
 
 def measure_top(

@@ -157,5 +157,7 @@ def _steps_are_known(divisor: int, lanes: int, linear: bool) -> bool:
 
 def across(load: Load, steps: tuple[float, ...], innermost: Innermost) -> bool:
     """Return whether the step between lanes leaves the contiguous row."""
+    if not any(steps):
+        return False
     inner = innermost(load.callee)
     return any(step for d, step in enumerate(steps_in_memory(load, steps)) if d != inner)

@@ -8,6 +8,7 @@ example if an output reads a clamped input at its own coordinates only.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
@@ -70,27 +71,46 @@ def clamped_ends(stage: Stage, loop: str, env: Env, bounder: Bounder) -> int:
         env: the ranges of all loops of the stage.
         bounder: finds the ranges of expressions.
     """
-    varies = _Varying(loop)
+    choices = _choices(stage, loop)
+    if choices is None:
+        return BOTH
     memo: dict[int, Interval] = {}
     found: set[str] = set()
+    for name, limit, inside in choices:
+        at, of = bounder.bound(limit, env, memo), bounder.bound(inside, env, memo)
+        above = name == "min" and np.max(of.hi) > np.min(at.lo)
+        below = name == "max" and np.min(of.lo) < np.max(at.hi)
+        if above or below:
+            found.add(name)
+    return len(found)
+
+
+def _choices(stage: Stage, loop: str) -> tuple[tuple[str, Expr, Expr], ...] | None:
+    """Return each minimum or maximum in coordinates that varies with a loop, by its operands.
+
+    The first operand is the one that does not vary, the second one the other without clamps. None
+    if a coordinate is selected, or both operands vary.
+    """
+    key = "choices in coordinates", loop
+    if key not in stage.derived:
+        stage.derived[key] = _found_choices(stage, loop)
+    return cast("tuple[tuple[str, Expr, Expr], ...] | None", stage.derived[key])
+
+
+def _found_choices(stage: Stage, loop: str) -> tuple[tuple[str, Expr, Expr], ...] | None:
+    varies = _Varying(loop)
     coordinates = [
         arg for call in stage.calls if call.kind in ("func", "image") for arg in call.args
     ]
+    found = []
     for node in walk(*coordinates):
         if not isinstance(node, Op) or node.name not in CHOICES or not varies(node):
             continue
-        if node.name == "select":
-            return BOTH
         sides = sorted(node.args, key=varies)
-        if varies(sides[0]):
-            return BOTH
-        limit = bounder.bound(sides[0], env, memo)
-        inside = bounder.bound(_unclamped(sides[1], varies), env, memo)
-        above = node.name == "min" and np.max(inside.hi) > np.min(limit.lo)
-        below = node.name == "max" and np.min(inside.lo) < np.max(limit.hi)
-        if above or below:
-            found.add(node.name)
-    return len(found)
+        if node.name == "select" or varies(sides[0]):
+            return None
+        found.append((node.name, sides[0], _unclamped(sides[1], varies)))
+    return tuple(found)
 
 
 class _Varying:

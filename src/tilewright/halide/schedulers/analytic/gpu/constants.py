@@ -12,7 +12,8 @@ apply to other GPUs as well. No chosen value has been measured on a GPU yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 from tilewright.halide.schedulers.analytic.constant import UnknownSizes, constant
 
@@ -259,6 +260,13 @@ TIME_ONLY = frozenset(
         "member_wait",
     )
 )
+
+
+@lru_cache(maxsize=256)
+def without_rates(c: GpuConstants) -> GpuConstants:
+    """Return the constants with default values of those in `TIME_ONLY`."""
+    default = GpuConstants()
+    return replace(c, **{name: getattr(default, name) for name in TIME_ONLY})
 
 
 def differing(one: GpuConstants, other: GpuConstants) -> set[str]:

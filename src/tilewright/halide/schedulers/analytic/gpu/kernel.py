@@ -407,7 +407,11 @@ def sizes(box: Box, n: int) -> list[Array]:
     """Return the extents of a box, each of shape (n,); `SEARCH.huge` for unbounded ones."""
     found = []
     for part in box:
-        extent = np.fmin(part.extent, SEARCH.huge)
+        given = part.extent
+        if isinstance(given, float):  # much faster than an array of one element
+            found.append(np.full(n, given if 1.0 <= given <= SEARCH.huge else SEARCH.huge))
+            continue
+        extent = np.fmin(given, SEARCH.huge)
         if np.any(extent < 1.0):
             extent = np.where(extent < 1.0, SEARCH.huge, extent)
         found.append(np.broadcast_to(extent, (n,)))

@@ -17,6 +17,7 @@ once.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -267,7 +268,11 @@ def _limits(kernel: KernelWork, machine: GpuMachine, c: GpuConstants) -> BlockLi
     cap = HALIDE_JIT_MAX_REGISTERS if machine.api == "cuda" else None
     most = int(max_registers(machine, threads, cap))
     used = min(max(math.ceil(estimated_registers(kernel, c)), c.least_registers), most)
-    return block_limits(machine, threads, used, int(min(kernel.shared, SEARCH.huge)))
+    return _block_limits(machine, threads, used, int(min(kernel.shared, SEARCH.huge)))
+
+
+# The same blocks are asked for again and again.
+_block_limits = functools.lru_cache(maxsize=4096)(block_limits)
 
 
 def kernel_terms(

@@ -45,9 +45,9 @@ from tilewright.halide.schedulers.analytic.gpu.warps import SECTOR_BYTES, Array,
 Path = tuple[tuple[StageKey, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KernelWork:
-    """The launches and the work of a kernel.
+    """The launches and the work of a kernel, compared by identity.
 
     Attributes:
         func, stage: The Func and the position of the stage whose loops are launched.

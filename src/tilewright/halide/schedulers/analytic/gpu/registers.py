@@ -12,13 +12,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
+from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants, without_rates
 from tilewright.halide.schedulers.analytic.gpu.nest_work import KernelWork
 from tilewright.halide.schedulers.analytic.gpu.register_features import (
     FEATURES,
@@ -32,6 +32,8 @@ SCHEMA = 1
 FILE = "registers.json"
 # Least linear estimate, in registers (chosen: keeps its logarithm finite; few kernels take less).
 LEAST = 8.0
+# Kernels whose estimate is kept: a search times the same kernels by several constants (chosen).
+KNOWN_KERNELS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,11 @@ def linear_estimate(features: Array, c: GpuConstants) -> Array:
 
 def estimated_registers(kernel: KernelWork, c: GpuConstants) -> float:
     """Return the estimated registers per thread if nothing limits them."""
+    return _estimated(kernel, without_rates(c))
+
+
+@lru_cache(maxsize=KNOWN_KERNELS)
+def _estimated(kernel: KernelWork, c: GpuConstants) -> float:
     rows = inputs(register_features(kernel, c)[None], c)
     linear = float(rows[0, -1])
     if not c.learned_registers:

@@ -218,7 +218,8 @@ def _sources(stage: StageNest, name: str) -> list[str]:
 
 def count(extent: Bound) -> float:
     """Return the iterations of a loop, at least 1; a guess if the loop is unbounded."""
-    value = float(np.max(extent))
+    # Most extents are numbers, which `np.max` is slow for.
+    value = extent if isinstance(extent, float) else float(np.max(extent))
     return max(value, 1.0) if math.isfinite(value) else SEARCH.unknown_extent
 
 

@@ -83,6 +83,12 @@ def touched(addresses: Array, width: int) -> TouchedLines:
     >>> touched(4.0 * np.arange(32.0)[None], 4)
     TouchedLines(lines=1.9921875, sectors=4.96875, passes=1.0, sharing=1.0)
     """
+    return _touched(addresses.tobytes(), addresses.shape, width)
+
+
+@functools.lru_cache(maxsize=2048)
+def _touched(data: bytes, shape: tuple[int, ...], width: int) -> TouchedLines:
+    addresses = np.frombuffer(data).reshape(shape)
     rows = addresses[(~np.isnan(addresses)).any(axis=1)]
     if not len(rows):
         return TouchedLines(1.0, 1.0, 1.0, 1.0)
