@@ -185,7 +185,8 @@ def test_the_form_is_that_of_halide(data):
     assert [form(func) for func in theirs.funcs] == [form(func) for func in extended.funcs]
 
 
-@settings(QUIET, max_examples=2)
+@pytest.mark.thorough
+@settings(QUIET, max_examples=10)
 @given(data=st.data(), rows=st.integers(1, 30))
 def test_any_factoring_under_any_schedule(data, rows, tmp_path):
     base = algorithm()

@@ -120,8 +120,8 @@ def accesses(block, around=()):
     [
         ("jacobi5", "c"),
         ("hotspot", "c"),
-        ("gaussian", "gpu"),
         ("hotspot", "gpu"),
+        pytest.param("gaussian", "gpu", marks=pytest.mark.thorough),
         pytest.param("gaussian", "c", marks=pytest.mark.thorough),
         pytest.param("jacobi5", "gpu", marks=pytest.mark.thorough),
     ],

@@ -171,7 +171,7 @@ def test_programs_of_open_size_run_in_c():
         assert np.allclose(kernel(*arrays, threads=2), expected, rtol=2e-4, atol=1e-5), name
 
 
-@pytest.mark.parametrize("target", ["c", "gpu"])
+@pytest.mark.parametrize("target", ["c", pytest.param("gpu", marks=pytest.mark.thorough)])
 def test_derived_programs_run_in_c(target):
     chosen = rw.ExplorationSettings(target=target, tiles=(2, 4), limit=8)
     derived = {name: rw.explore(fixed(name), chosen) for name in NAMES}

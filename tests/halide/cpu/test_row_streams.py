@@ -220,8 +220,15 @@ def test_short_reduction_loops_are_unrolled(extents, expected):
     assert found == set(runs[:expected])
 
 
-@pytest.mark.parametrize("guarded", [False, True])
-@pytest.mark.parametrize("make", [columns, sparse])
+@pytest.mark.parametrize(
+    ("make", "guarded"),
+    [
+        (columns, True),
+        (sparse, False),
+        pytest.param(columns, False, marks=pytest.mark.thorough),
+        pytest.param(sparse, True, marks=pytest.mark.thorough),
+    ],
+)
 def test_the_schedules_give_the_right_answer(make, guarded):
     small = {"width": 300, "height": 70} if make is columns else {"rows": 130, "width": 5}
     planned = schedule_cpu(make(), MACHINE)[0].schedule

@@ -74,7 +74,7 @@ def test_the_prediction_decides(monkeypatch):
 
 
 @pytest.mark.opencl
-@pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.parametrize("updates", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_the_answers_are_right(updates):
     algorithm, planned = planned_for(TIMED, 123, updates)
     assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)

@@ -129,7 +129,7 @@ def timed_plans(height):
     return algorithm, schedule_gpu(algorithm, TIMED, k=2)
 
 
-HEIGHTS = pytest.mark.parametrize("height", [1003, 128])
+HEIGHTS = pytest.mark.parametrize("height", [pytest.param(1003, marks=pytest.mark.thorough), 128])
 
 
 @HEIGHTS

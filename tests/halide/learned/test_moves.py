@@ -83,7 +83,7 @@ def test_a_walk_of_legal_moves_computes_the_right_answer(seed, start, walk, step
     answers(made, states[-1], tmp_path / f"{seed}")
 
 
-@pytest.mark.parametrize("seed", [3, 7, 15])
+@pytest.mark.parametrize("seed", [3, 7, pytest.param(15, marks=pytest.mark.thorough)])
 def test_what_check_allows_halide_lowers(seed):
     made = task(seed)
     _, states = walked(made, 0, seed, 4)

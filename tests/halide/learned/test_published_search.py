@@ -111,7 +111,9 @@ def first_tiled(search):
 # --- costs and schedules ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pipeline", [UNSHARP, chain, 3, 29])
+@pytest.mark.parametrize(
+    "pipeline", [UNSHARP, chain, 29, pytest.param(3, marks=pytest.mark.thorough)]
+)
 def test_costs_are_those_of_whole_schedules_which_are_legal_and_lower(pipeline):
     """Numbers are seeds of random pipelines."""
     if isinstance(pipeline, int):
