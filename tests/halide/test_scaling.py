@@ -16,7 +16,7 @@ from tilewright.halide.result import Result
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 
-NETWORK = 8, 20
+NETWORK = 8, 12
 # Shorter chains become a single kernel, longer ones several. From 64 Funcs on, some are computed in
 # tiles, whose extents have to be bounded over all output sizes before a schedule is printed.
 CHAIN = 64, 112

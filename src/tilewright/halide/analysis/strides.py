@@ -16,7 +16,28 @@ class Slopes(Linearizer):
     """Convert to linear forms that hold away from borders, with fractional coefficients.
 
     A clamp is replaced by its ``likely`` operand or its varying one, and ``x / 2`` by ``0.5 * x``.
+    The loops and divisions in expressions are found once per node as well.
     """
+
+    def __init__(self, scalars: Mapping[str, float]) -> None:
+        super().__init__(scalars)
+        # By identity of a node, which is kept.
+        self._free: dict[int, tuple[Expr, frozenset[str]]] = {}
+        self._divisors: dict[int, tuple[Expr, Mapping[str, int]]] = {}
+
+    def free(self, expr: Expr) -> frozenset[str]:
+        """Return the loops that an expression depends on."""
+        known = self._free.get(id(expr))
+        if known is None:
+            known = self._free[id(expr)] = expr, dependences(walk(expr))[id(expr)][0]
+        return known[1]
+
+    def divisors(self, expr: Expr) -> Mapping[str, int]:
+        """Return, per loop, the period after which divisions in an expression repeat."""
+        known = self._divisors.get(id(expr))
+        if known is None:
+            known = self._divisors[id(expr)] = expr, _divisors(expr, self)
+        return known[1]
 
     def _compute(self, e: Expr) -> Linear:
         if isinstance(e, Op) and e.name in ("min", "max", "select"):
@@ -56,7 +77,8 @@ def dependences(nodes: Iterable[Expr]) -> dict[int, tuple[frozenset[str], bool]]
             loaded = isinstance(node, Call) and node.kind in ("func", "image")
             for arg in node.args:
                 more, also = result[id(arg)]
-                loops |= more
+                if not more <= loops:
+                    loops = loops | more if loops else more
                 loaded = loaded or also
             result[id(node)] = (loops, loaded)
     return result
@@ -76,7 +98,7 @@ def strides_of(
             for atom, c in form.terms:
                 if isinstance(atom, Variable):
                     step += c if atom.name == loop else 0.0
-                elif loop in depends[id(arg)][0] and loop in _free(atom):
+                elif loop in depends[id(arg)][0] and loop in slopes.free(atom):
                     steps = None
                     break
             if steps is None:
@@ -86,26 +108,16 @@ def strides_of(
     return strides
 
 
-def _free(expr: Expr) -> frozenset[str]:
-    return dependences(walk(expr))[id(expr)][0]
-
-
-def divisors_of(
-    args: Sequence[Expr], slopes: Slopes, known: dict[int, dict[str, int]] | None = None
-) -> dict[str, int]:
+def divisors_of(args: Sequence[Expr], slopes: Slopes) -> dict[str, int]:
     """Return, per loop, the period after which divisions in an address repeat, if not 1.
 
     The period of ``(a * x + b) // d`` and of ``(a * x + b) % d`` is ``d / gcd(a, d)``: 8 for
     ``x // 8``, ``x % 8`` and ``(3 * x + 1) // 8``, and 4 for ``2 * x // 8``. Several divisions have
-    the least common multiple of their periods. `known` keeps the results of single arguments, by
-    identity.
+    the least common multiple of their periods.
     """
-    known = {} if known is None else known
     divisors: dict[str, int] = {}
     for arg in args:
-        if id(arg) not in known:
-            known[id(arg)] = _divisors(arg, slopes)
-        for name, divisor in known[id(arg)].items():
+        for name, divisor in slopes.divisors(arg).items():
             divisors[name] = math.lcm(divisor, divisors.get(name, 1))
     return {name: divisor for name, divisor in divisors.items() if divisor > 1}
 
@@ -134,7 +146,11 @@ def clamps_of(
     found: dict[int, frozenset[str]] = {}
     for node in nodes:
         parts = node.args if isinstance(node, Op | Call) else ()
-        inside = frozenset[str]().union(*(found[id(part)] for part in parts))
+        inside = frozenset[str]()
+        for part in parts:
+            more = found[id(part)]
+            if not more <= inside:
+                inside = inside | more if inside else more
         if isinstance(node, Op) and node.name in ("min", "max", "select"):
             inside |= depends[id(node)][0]
         found[id(node)] = inside

@@ -188,7 +188,6 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
     roots = [*stage.values, *stage.predicates]
     depends = dependences(stage.nodes)
     clamps = clamps_of(stage.nodes, depends)
-    divisors: dict[int, dict[str, int]] = {}
     loads: dict[object, Load] = {}
     seen: set[int] = set()
     computed = [*roots, *(arg for arg in stage.args if depends[id(arg)][1])]
@@ -209,7 +208,7 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
                     strides_of(node.args, slopes, depends),
                     any(depends[id(a)][1] for a in node.args),
                     clamped,
-                    divisors_of(node.args, slopes, divisors),
+                    divisors_of(node.args, slopes),
                 )
             stack.extend(a for a in node.args if depends[id(a)][1])
             continue
@@ -229,9 +228,9 @@ def _summarise_stage(func: Func, stage: Stage, linear: Linearizer, slopes: Slope
         stage.args,
         scatter,
         count_operations(computed, depends, found) if found else ops,
-        divisors_of(loop_divisions(roots, depends), slopes, divisors),
+        divisors_of(loop_divisions(roots, depends), slopes),
         is_reorderable(stage),
-        divisors_of(loop_divisions(roots, depends, indirect=True), slopes, divisors),
+        divisors_of(loop_divisions(roots, depends, indirect=True), slopes),
         waits=waits_of(func.name, stage),
     )
 

@@ -154,9 +154,11 @@ def periods_of(analysis: Analysis, name: str, most: int) -> dict[int, int]:
         return sum(map(_work, phases)) / len(phases)
 
     while found and work(found) <= SEARCH.work_of_phases * _work(summary):
+        if len(found) == 1:
+            return found
         fewer = [{d: n for d, n in found.items() if d != other} for other in found]
         rest = min(fewer, key=work)
-        if not rest or work(rest) > work(found):
+        if work(rest) > work(found):
             return found
         found = rest
     return {}

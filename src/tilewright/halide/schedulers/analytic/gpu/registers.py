@@ -33,7 +33,7 @@ FILE = "registers.json"
 # Least linear estimate, in registers (chosen: keeps its logarithm finite; few kernels take less).
 LEAST = 8.0
 # Kernels whose estimate is kept: a search times the same kernels by several constants (chosen).
-KNOWN_KERNELS = 4096
+KNOWN_KERNELS = 1024
 
 
 @dataclass(frozen=True, eq=False)
