@@ -379,7 +379,8 @@ def accesses_of(calls: Iterable[Call], linear: Linearizer) -> tuple[Access, ...]
             merged: dict[tuple[tuple[object, float], ...], tuple[Linear, float, float]] = {}
             for call in group:
                 form = linear(call.args[d])
-                key = tuple(sorted(((atom_key(a), c) for a, c in form.terms), key=repr))
+                terms = [(atom_key(a), c) for a, c in form.terms]
+                key = tuple(sorted(terms, key=repr) if len(terms) > 1 else terms)
                 known = merged.get(key)
                 if known is None:
                     merged[key] = (form, form.const, form.const)

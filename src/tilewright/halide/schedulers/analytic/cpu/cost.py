@@ -51,7 +51,6 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     block_cycles,
     border_share,
     companion,
-    crossings,
     value_bytes,
 )
 from tilewright.halide.schedulers.analytic.cpu.stage_facts import StageFacts
@@ -264,7 +263,7 @@ class CpuCosts:
             + (lines - starts) * c.single_block_cycles
             + jumps * c.jump_cycles * self._facts.streams(name, index)
         )
-        for callee in crossings(summary, vector, self.innermost):
+        for callee in self._facts.crossed(name, index, vector):
             lines_bytes = extents[vector or ""] * c.line_bytes
             if self.companion(name, index) is not None:
                 lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)

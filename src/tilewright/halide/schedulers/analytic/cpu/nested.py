@@ -39,14 +39,13 @@ def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
     """
     view = analysis.view
     hosts: dict[str, NestedReduction] = {}
+    taken: set[str] = set()
     for func in view.funcs:
         readers = view.consumers[func.name]
         if len(readers) != 1 or func.fixed or func.scheduled or func.name in view.algorithm.outputs:
             continue
-        if moduli_of(analysis, func.name):
-            continue
         host = view.by_name[readers[0]]
-        if any(nest.host == host.name for nest in hosts.values()) or not _fit(analysis, func, host):
+        if host.name in taken or not _fit(analysis, func, host) or moduli_of(analysis, func.name):
             continue
         others = _not_pointwise(analysis, host.name, func.name)
         if others is None or len(others) > 1:
@@ -57,17 +56,18 @@ def nest_reductions(analysis: Analysis) -> dict[str, NestedReduction]:
         ):
             continue
         hosts[func.name] = NestedReduction(host.name, whole)
+        taken.add(host.name)
     return hosts
 
 
 def _fit(analysis: Analysis, func: Func, host: Func) -> bool:
     """Return whether `func` is only a reduction and `host` is a single pure stage."""
     return (
-        only_reduces(analysis, func)
-        and len(host.stages) == 1
+        len(host.stages) == 1
         and bool(host.args)
         and not host.fixed
         and not host.scheduled
+        and only_reduces(analysis, func)
     )
 
 

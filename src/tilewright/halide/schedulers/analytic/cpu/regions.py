@@ -88,7 +88,9 @@ def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
     """Return entries start to start + n - 1 of each bound of the boxes."""
 
     def part(bound: Bound) -> Bound:
-        return bound if np.ndim(bound) == 0 else bound[start : start + n]  # type: ignore[index]
+        if isinstance(bound, float) or np.ndim(bound) == 0:
+            return bound
+        return bound[start : start + n]
 
     return {
         name: tuple(Interval(part(i.lo), part(i.hi)) for i in box) for name, box in boxes.items()
@@ -106,7 +108,7 @@ def iterations(extent: Bound) -> Bound:
 
 def finite(bound: Bound, default: float = SEARCH.unknown_extent) -> float:
     """Return the largest value, or the default where it is unbounded."""
-    value = float(np.max(bound))
+    value = bound if isinstance(bound, float) else float(np.max(bound))
     return value if math.isfinite(value) else default
 
 

@@ -17,6 +17,7 @@ from tilewright.halide.analysis.summaries import Analysis
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Stage, Variable, walk
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost
+from tilewright.halide.schedulers.analytic.cpu.register_block import crossings
 from tilewright.halide.schedulers.analytic.cpu.streams import streams_of
 
 BOTH = 2
@@ -31,6 +32,7 @@ class StageFacts:
         self._analysis, self._model, self._innermost = analysis, model, innermost
         self._streams: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], Ends] = {}
+        self._crossed: dict[tuple[str, int, str | None], tuple[str, ...]] = {}
 
     def streams(self, name: str, index: int) -> int:
         """Return the loads of a stage that start a segment in each step (see `streams`)."""
@@ -54,6 +56,14 @@ class StageFacts:
                 for d, arg in enumerate(stage.args)
                 if isinstance(arg, Variable) and arg.name in loops
             )
+        return known
+
+    def crossed(self, name: str, index: int, vector: str | None) -> tuple[str, ...]:
+        """Return the callees whose rows vectors of a stage cross (see `crossings`)."""
+        known = self._crossed.get((name, index, vector))
+        if known is None:
+            summary = self._analysis.summaries(name)[index]
+            known = self._crossed[name, index, vector] = crossings(summary, vector, self._innermost)
         return known
 
     def _ranges(self, name: str, index: int) -> tuple[Stage, Env]:
