@@ -19,6 +19,7 @@ from strangers import (
     sciences,
     transforms,
     unusual,
+    workshop,
 )
 from strangers.kit import Program
 
@@ -35,6 +36,7 @@ FAMILIES = {
         everyday,
         pictures,
         sciences,
+        workshop,
     )
 }
 PROGRAMS: dict[str, Program] = {

@@ -1,16 +1,22 @@
 """Ranges whose ends Halide cannot relate: launches as it makes them, and constant extents."""
 
+from dataclasses import replace
+
 import halide as hl
 import pytest
+from test_scheduler import TIMED, assert_right
 
 from tilewright.halide.analysis.gpu_launches import launches
 from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.execution.lowered_launches import lowered_launches
 from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
 from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
+    Clone,
     FuncSchedule,
     Level,
     Schedule,
@@ -166,6 +172,7 @@ def registers(task, points):
         ("Was unable to infer constant upper bound on extent of realization a$12. Use it", "a$12"),
         ("Allocation sum_of$10.0 has a dynamic size. Only fixed-size", "sum_of$10"),
         ("Allocation sum_of.0 has a dynamic size. Only fixed-size", "sum_of"),
+        ("Can only unroll for loops over a constant extent. Loop over a$1.s0.y has", "a$1"),
     ],
 )
 def test_the_func_without_a_bound_is_named(message, name):
@@ -199,3 +206,55 @@ def test_the_answers_are_right():
         found = session.measure([Variant(made, target=task.target) for made in (threads, kept)])
     for done in found:
         assert (done.measurement.status, done.measurement.verified) == ("ok", True)
+
+
+def blocks(width, height):
+    """Sums within blocks of 8 by 8 pixels, along rows and then along columns."""
+    x, y = hl.Var("x"), hl.Var("y")
+    data, weights = hl.ImageParam(hl.Int(16), 2, "data"), hl.ImageParam(hl.Float(32), 2, "weights")
+    r, s = hl.RDom([(0, 8)], "r"), hl.RDom([(0, 8)], "s")
+    across, down, out = hl.Func("across"), hl.Func("down"), hl.Func("out")
+    across[x, y] += weights[x % 8, r] * hl.f32(data[x // 8 * 8 + r, y])
+    down[x, y] += weights[y % 8, s] * across[x, y // 8 * 8 + s]
+    out[x, y] = down[x, y] + 1.0
+    data.set_estimates([(0, width), (0, height)])
+    weights.set_estimates([(0, 8), (0, 8)])
+    out.set_estimates([(0, width), (0, height)])
+    return hl.Pipeline(out)
+
+
+@pytest.mark.opencl
+def test_unrolled_loops_that_halide_finds_no_extent_of_are_mended():
+    task = make_task(blocks(1536, 128), target="opencl", machine=TIMED)
+    planned = one_shot.plan_sizes(task)[0]
+    reason = refusal(planned.schedule, task.algorithm)
+    assert "Can only unroll for loops over a constant extent. Loop over across" in reason
+    (found,) = plan_checked(task)
+    assert "are promised to Halide" in found.notes[-1]
+    assert_right(task.algorithm, found.schedule)
+
+
+def test_wrappers_without_a_bound_are_mended():
+    """Halide names a wrapper after the Func and its reader."""
+    task = make_task(halved(), target="opencl", machine="pocl")
+    algorithm, plain = task.algorithm, registers(task, 2)
+    _data, first, mean, _out = range(4)
+    clones = (Clone(first, (mean,), wrapper=True),)
+    extended = with_clones(algorithm, clones)
+    place = {i: extended.order[func.name] for i, func in enumerate(algorithm.funcs)}
+    (copy,) = set(range(len(extended.funcs))) - set(place.values())
+    funcs = [FuncSchedule(place[first], ROOT, ROOT, stages=(tiles(32, 4),))]
+    for entry in plain.funcs:
+        level = entry.compute
+        if level.kind == "at":
+            level = replace(level, func=place[level.func])
+        at = copy if entry.func == first else place[entry.func]
+        funcs.append(replace(entry, func=at, compute=level, store=level))
+    funcs.sort(key=lambda entry: entry.func)
+    schedule = replace(plain, funcs=tuple(funcs), clones=clones)
+    assert not check(schedule, task.algorithm)
+    reason = refusal(schedule, task.algorithm)
+    assert "_in_mean" in reason
+    mended = one_shot._mended(task, PlannedSchedule(schedule, (), 1.0), reason, None)
+    assert mended is not None
+    assert not refusal(mended.schedule, task.algorithm)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
+from tilewright.halide.ir.clones import halide_names
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.constant_extents import bounded_registers, bounded_threads
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel
@@ -28,11 +29,12 @@ from tilewright.measure import collection_paused
 # Number of additional schedules to plan if Halide refuses all requested ones.
 ALTERNATIVES = 5
 SIOUTAS: Objective = "sioutas"
-# Halide's messages about a thread's storage without a constant size. The number after the Func's
-# name is that of a Tuple's value.
+# Halide's messages about a thread's storage without a constant size, and about unrolled loops of
+# what is stored there. The number after the Func's name is that of a Tuple's value.
 _UNBOUNDED = re.compile(
-    r"(?:constant upper bound on extent of realization|Allocation) "
-    r"([A-Za-z_][\w$]*)(?:\.\d+)?(?:\. Use| has a dynamic size)"
+    r"(?:constant upper bound on extent of realization|Allocation"
+    r"|unroll for loops over a constant extent. Loop over) "
+    r"([A-Za-z_][\w$]*)(?:\.\d+)?(?:\. Use| has a dynamic size|\.s\d+\.)"
 )
 
 
@@ -130,7 +132,7 @@ def _mended(
             mended = bounded_threads(schedule, task.algorithm)
             changes.append(f"the thread loops in blocks are split by constants ({reason})")
         elif registers:
-            name = registers[1]
+            name = halide_names(task.algorithm, schedule.clones).get(registers[1], registers[1])
             mended = bounded_registers(schedule, task.algorithm, name)
             changes.append(f"the extents of {name} are promised to Halide, which finds none")
         if mended is None or why_illegal(mended, task):
