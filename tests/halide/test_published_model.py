@@ -4,12 +4,12 @@ import math
 from typing import get_args
 
 import pytest
-from plugin_runs import existing
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.schedule import ScheduleError
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
 from tilewright.halide.schedulers.learned.published import gpu_model
 from tilewright.halide.schedulers.learned.published.gpu_model import PublishedGpuModel
 from tilewright.halide.schedulers.learned.published.weights import embedded_weights
@@ -29,7 +29,7 @@ def task():
 
 @pytest.fixture
 def model(task):
-    return PublishedGpuModel(task, embedded_weights(existing("Anderson2021")))
+    return PublishedGpuModel(task, embedded_weights(plugin_path("Anderson2021")))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def planned(task):
 
 
 def test_a_task_for_a_cpu_is_refused():
-    weights = embedded_weights(existing("Anderson2021"))
+    weights = embedded_weights(plugin_path("Anderson2021"))
     with pytest.raises(TilewrightError, match=r"for GPUs, and the task is for .*target='cuda'"):
         PublishedGpuModel(make_task(PIPELINE, target="host"), weights)
 

@@ -182,14 +182,8 @@ def test_sums_one_by_one_agree_with_partial_sums_where_most_values_are_zero(tmp_
     assert runner.answers()[0] == before  # the inputs are as before
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "factor"),
-    [
-        (lambda task: plan(task)[0].schedule, 0.999),
-        (naive, 0.999),
-        (naive, 0.0),
-    ],
-)
+@pytest.mark.parametrize("factor", [0.999, pytest.param(0.9, marks=pytest.mark.thorough), 0.0])
+@pytest.mark.parametrize("scheduler", [lambda task: plan(task)[0].schedule, naive])
 def test_wrong_long_sums_stay_wrong(scheduler, factor, tmp_path, monkeypatch):
     runner = runner_of(0, tmp_path, scheduler)
     answers = runner.answers

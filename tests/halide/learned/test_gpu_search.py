@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from plugin_runs import existing
 
 from tilewright.errors import TilewrightError
 from tilewright.halide.analysis.gpu_launches import launches, numbers
 from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
 from tilewright.halide.schedulers.learned.gpu import scheduler as gpu_scheduler
 from tilewright.halide.schedulers.learned.gpu.choices import (
     INLINED,
@@ -40,7 +40,7 @@ INLINED_CALLS = NAMES.index("inlined_calls")
 
 def model_for(pipeline):
     task = make_task(pipeline, target="cuda", machine="a100", exact_sizes=True)
-    return PublishedGpuModel(task, embedded_weights(existing("Anderson2021")))
+    return PublishedGpuModel(task, embedded_weights(plugin_path("Anderson2021")))
 
 
 def space_for(model):
@@ -201,7 +201,7 @@ def test_it_has_no_model_for_opencl_and_auto():
 
 def test_without_a_schedule_of_its_own_it_returns_the_analytic_one(monkeypatch):
     monkeypatch.setattr(gpu_scheduler, "searched", lambda model, effort: [])
-    weights = embedded_weights(existing("Anderson2021"))
+    weights = embedded_weights(plugin_path("Anderson2021"))
     task = make_task(BLUR, target="cuda", machine="a100")
     (only,) = plan_released(task, weights=weights)
     assert "can describe no schedule" in only.notes[-1]

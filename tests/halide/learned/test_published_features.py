@@ -6,7 +6,6 @@ from dataclasses import replace
 import halide as hl
 import numpy as np
 import pytest
-from plugin_runs import existing
 
 from tilewright.halide.execution.session import make_inputs
 from tilewright.halide.frontend.given import read_schedule
@@ -406,7 +405,6 @@ def reduction():
 @pytest.mark.parametrize("make", [harris_like, reduction])
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_features_are_those_of_the_plugin(make, seed):
-    existing("Adams2019")
     algorithm = make()
     parameters = {
         "parallelism": str(CORES),

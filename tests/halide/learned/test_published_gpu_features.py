@@ -6,7 +6,7 @@ from dataclasses import replace
 import halide as hl
 import numpy as np
 import pytest
-from plugin_runs import existing, printed_cost
+from plugin_runs import printed_cost
 from test_published_features import base, harris_like, position, reduction, scheduled, stencil
 
 from tilewright.halide.execution.session import make_inputs
@@ -20,7 +20,7 @@ from tilewright.halide.ir.schedule import (
     Split,
     StageSchedule,
 )
-from tilewright.halide.schedulers.halide_autoschedulers import Peer, run_peers
+from tilewright.halide.schedulers.halide_autoschedulers import Peer, plugin_path, run_peers
 from tilewright.halide.schedulers.learned.published import algorithm_features, network
 from tilewright.halide.schedulers.learned.published.gpu_features import (
     NAMES,
@@ -314,7 +314,6 @@ def test_strahler_numbers_worked_by_hand(make, expected):
 
 
 def searched(algorithm, **parameters):
-    existing("Anderson2021")
     peer = Peer("Anderson2021", "Anderson2021", {"parallelism": str(SMS), **parameters})
     (made,) = run_peers(algorithm, make_inputs(algorithm), [peer], target=TARGET)
     assert made.status == "ok", made.message
@@ -340,7 +339,7 @@ def test_features_are_those_of_the_plugin(make, seed):
 
 
 def test_the_cost_is_that_of_the_plugin():
-    plugin = existing("Anderson2021")
+    plugin = plugin_path("Anderson2021")
     parameters = '{"parallelism": "16", "beam_size": "2"}'
     cost, definitions, schedule = printed_cost("Anderson2021", TARGET, parameters, 73)
     weights = embedded_weights(plugin)

@@ -5,9 +5,10 @@ import struct
 
 import numpy as np
 import pytest
-from plugin_runs import existing, printed_cost
+from plugin_runs import printed_cost
 
 from tilewright.errors import TilewrightError
+from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
 from tilewright.halide.schedulers.learned.published import cpu_features, gpu_features, network
 from tilewright.halide.schedulers.learned.published.weights import (
     Weights,
@@ -238,7 +239,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_the_cost_is_that_of_the_plugin():
-    plugin = existing("Adams2019")
+    plugin = plugin_path("Adams2019")
     target = "x86-64-linux-avx-avx2-f16c-fma-sse41"
     parameters = '{"parallelism": "8"}'
     cost, definitions, schedule = printed_cost("Adams2019", target, parameters, 39)

@@ -8,7 +8,6 @@ import halide as hl
 import numpy as np
 import pytest
 from patience import PATIENT
-from plugin_runs import existing
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -16,6 +15,7 @@ from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.halide_autoschedulers import plugin_path
 from tilewright.halide.schedulers.learned.gpu import scheduler as gpu_scheduler
 from tilewright.halide.schedulers.learned.gpu.choices import Placement, Tile
 from tilewright.halide.schedulers.learned.gpu.published_search import beam
@@ -77,7 +77,7 @@ def chain():
 
 def model_for(pipeline):
     task = make_task(pipeline, target="cuda", machine="a100", exact_sizes=True)
-    return PublishedGpuModel(task, embedded_weights(existing("Anderson2021")))
+    return PublishedGpuModel(task, embedded_weights(plugin_path("Anderson2021")))
 
 
 def search_for(model, settings=LITTLE):

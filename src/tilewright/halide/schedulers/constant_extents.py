@@ -2,8 +2,9 @@
 
 Halide cannot relate the two ends of a range to each other if they are, for example, multiples of a
 coordinate. It then launches too many threads (see `tilewright.halide.execution.lowered_launches`),
-or finds no constant bound of what a thread keeps in registers and refuses the schedule. The latter
-gets a promised extent (`DimensionBounds`). Threads are settled by a split::
+or finds no constant bound of what a thread keeps in registers, or of its unrolled loops, and
+refuses the schedule. The latter gets a promised extent (`DimensionBounds`). Threads are settled by
+a split::
 
     before                                   after
     for x in lo(block)..hi(block) threads    for x_o in 0..(hi(block) - lo(block) + n) / n:
