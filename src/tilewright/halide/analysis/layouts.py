@@ -1,4 +1,4 @@
-"""Inputs whose strides the pipeline fixes, such as images with interleaved colours.
+"""Buffers with known strides, such as images with interleaved colours.
 
 A step along a dimension of stride 3 is a step of 3 elements along the contiguous dimension::
 
@@ -7,11 +7,11 @@ A step along a dimension of stride 3 is a step of 3 elements along the contiguou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilewright.halide.ir.algorithm import Parameter
+from tilewright.halide.ir.algorithm import Algorithm, Func, Span
 from tilewright.halide.ir.schedule import KnownValue
 
 if TYPE_CHECKING:
@@ -19,36 +19,82 @@ if TYPE_CHECKING:
 
 Strides = tuple[int | None, ...]
 
-
-def fixed_strides(parameters: Iterable[Parameter]) -> dict[str, Strides]:
-    """Return the strides of inputs whose contiguous dimension is not the first one."""
-    return {p.name: p.strides for p in parameters if 1 in p.strides[1:] and p.strides[0] != 1}
+# Up to this stride Halide 21 loads dense vectors and shuffles (`CpuConstants.longest_stride`).
+_MOST_PLANES = 4
 
 
-def contiguous_dimensions(
-    parameters: Sequence[Parameter], known: Iterable[KnownValue]
-) -> dict[str, int]:
+def interleaved_planes(spans: Sequence[Span | None], strides: Strides) -> int | None:
+    """Return how many planes are interleaved in a buffer with these estimates; None if none are.
+
+    The buffer is assumed to be dense, unless the pipeline fixes its strides.
+    """
+    if len(spans) < 2 or spans[0] is None or not 2 <= spans[0].extent <= _MOST_PLANES:
+        return None
+    dense = (1, spans[0].extent)
+    fits = all(s in (None, n) for s, n in zip(strides, dense, strict=False))
+    return spans[0].extent if fits else None
+
+
+def interleaved_output(algorithm: Algorithm, func: Func) -> Span | None:
+    """Return the range of the planes that an output interleaves; None if it does not.
+
+    Tuples are left out: conditions are on the first of their buffers only.
+    """
+    if func.name not in algorithm.outputs or len(func.types) > 1:
+        return None
+    spans = [func.estimates.get(arg) for arg in func.args]
+    return spans[0] if interleaved_planes(spans, func.strides) else None
+
+
+def known_strides(
+    algorithm: Algorithm, known: Iterable[KnownValue], outputs: bool
+) -> dict[str, Strides]:
+    """Return the strides of inputs that the pipeline fixes or `known` values give.
+
+    Only of inputs with a known stride other than 1. With `outputs`, also those of interleaved
+    outputs, for which code is specialised.
+    """
+    found: dict[str, Strides] = {
+        p.name: p.strides
+        for p in algorithm.parameters
+        if 1 in p.strides and any(stride not in (None, 1) for stride in p.strides)
+    }
+    for each in known:
+        if each.field == "stride" and each.value > 1:
+            parameter = algorithm.parameters[each.parameter]
+            found[parameter.name] = (1, each.value, *[None] * (parameter.dimensions - 2))
+    for name in algorithm.outputs if outputs else ():
+        func = algorithm.by_name[name]
+        planes = interleaved_output(algorithm, func)
+        if planes is not None:
+            found[name] = (1, planes.extent, *[None] * (len(func.args) - 2))
+    return found
+
+
+def contiguous_axes(algorithm: Algorithm, known: Iterable[KnownValue]) -> dict[str, int]:
     """Return the contiguous dimension of each input, where it is not the first one.
 
     The pipeline fixes it, or it is among the values that the code is specialised on.
     """
-    fixed = {name: strides.index(1) for name, strides in fixed_strides(parameters).items()}
-    return fixed | {
-        parameters[each.parameter].name: each.dimension for each in known if each.field == "stride"
+    fixed = {p.name: p.strides.index(1) for p in algorithm.parameters if 1 in p.strides}
+    fixed |= {
+        algorithm.parameters[each.parameter].name: each.dimension
+        for each in known
+        if each.field == "stride" and each.value == 1
     }
+    return {name: dimension for name, dimension in fixed.items() if dimension}
 
 
-def with_fixed_strides(summary: StageSummary, parameters: Iterable[Parameter]) -> StageSummary:
-    """Return a stage's summary with the strides of its inputs where the pipeline fixes them."""
-    fixed = fixed_strides(parameters)
-    if not any(load.callee in fixed for load in summary.loads):
+def laid_out(summary: StageSummary, known: Mapping[str, Strides]) -> StageSummary:
+    """Return a stage's summary with the known strides of what it reads and writes."""
+    if summary.func not in known and not any(load.callee in known for load in summary.loads):
         return summary
-    loads = (replace(load, apart=fixed.get(load.callee, ())) for load in summary.loads)
-    return replace(summary, loads=tuple(loads))
+    loads = tuple(replace(load, apart=known.get(load.callee, ())) for load in summary.loads)
+    return replace(summary, loads=loads, apart=known.get(summary.func, ()))
 
 
 def steps_in_memory(load: Load, steps: tuple[float, ...]) -> tuple[float, ...]:
-    """Return a load's step per dimension, with dimensions of fixed stride folded into one.
+    """Return a load's step per dimension, with dimensions of known stride folded into one.
 
     A step along a dimension of stride n becomes n steps along the contiguous dimension.
     """

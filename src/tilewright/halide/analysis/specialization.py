@@ -1,8 +1,9 @@
 """Find the parameters whose values are worth specialising on (`StageSchedule.specialize`).
 
 These are numbers that determine the length of a short reduction (the taps of a filter), numbers
-that multiply or divide an index (the step of a pooling), and the strides of dimensions that are
-contiguous because all earlier dimensions have a single element. With known values, the compiler
+that multiply or divide an index (the step of a pooling), the strides of dimensions that are
+contiguous because all earlier dimensions have a single element, and those of pixels whose colours
+lie next to each other. With known values, the compiler
 unrolls loops, keeps sums in registers, and turns gathers into dense loads.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.halide.analysis.bounds import Bounder
+from tilewright.halide.analysis.layouts import interleaved_planes
 from tilewright.halide.ir.algorithm import Algorithm, Expr, Op, Stage, Variable, walk
 from tilewright.halide.ir.schedule import KnownValue
 
@@ -39,14 +41,21 @@ def worth_knowing(algorithm: Algorithm, bounder: Bounder) -> dict[str, KnownValu
 def known_values(
     stages: Iterable[Stage], worth: Mapping[str, KnownValue]
 ) -> tuple[KnownValue, ...]:
-    """Return those conditions of `worth` that stages use; none if there are more than `_MOST`."""
+    """Return those conditions of `worth` that stages use; none if there are more than `_MOST`.
+
+    Strides of interleaved inputs are left out: they only help some vectors.
+    """
     found: set[str] = set()
     for stage in stages:
         roots = [*stage.args, *stage.values, *stage.predicates]
         roots += [bound for rvar in stage.rvars for bound in (rvar.min, rvar.extent)]
         symbols = (*_symbols(*roots), *_strides(stage))
-        found.update(symbol for symbol in symbols if symbol in worth)
+        found.update(s for s in symbols if s in worth and not _interleaved(worth[s]))
     return tuple(worth[symbol] for symbol in sorted(found)) if len(found) <= _MOST else ()
+
+
+def _interleaved(known: KnownValue) -> bool:
+    return known.field == "stride" and known.value > 1
 
 
 def _symbols(*roots: Expr) -> Iterator[str]:
@@ -104,4 +113,8 @@ def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
         long = next((d for d, extent in enumerate(extents) if extent != 1), 0)
         if long > 0:
             found[f"{parameter.name}.stride.{long}"] = KnownValue(index, "stride", long, 1)
+        elif parameter.strides[1:2] in ((), (None,)) and (
+            planes := interleaved_planes(parameter.estimates, parameter.strides)
+        ):
+            found[f"{parameter.name}.stride.1"] = KnownValue(index, "stride", 1, planes)
     return found

@@ -37,7 +37,7 @@ from tilewright.halide.analysis.bounds import (
 from tilewright.halide.analysis.fixed_point import fixed_point
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.instructions import StageInstructions, stage_instructions
-from tilewright.halide.analysis.layouts import contiguous_dimensions, with_fixed_strides
+from tilewright.halide.analysis.layouts import Strides, contiguous_axes, known_strides, laid_out
 from tilewright.halide.analysis.lowering_bounds import LoweringBounder
 from tilewright.halide.analysis.operation_counts import (
     OpCount,
@@ -90,7 +90,7 @@ class Load:
         divisors: For every loop whose variable is divided in an index, the period of the division
             (`strides.divisors_of`): a stride cannot describe ``x // 8 * 8`` or ``x % 8``.
         aligned: The loops along which vectors begin at multiples of that period.
-        apart: The strides of an input's dimensions, in elements, where they are fixed (`layouts`).
+        apart: The strides of the buffer's dimensions, in elements, where known (`layouts`).
     """
 
     callee: str
@@ -101,7 +101,7 @@ class Load:
     clamped: frozenset[str]
     divisors: Mapping[str, int] = field(default_factory=dict)
     aligned: frozenset[str] = frozenset()
-    apart: tuple[int | None, ...] = ()
+    apart: Strides = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +132,7 @@ class StageSummary:
     stores at coordinates that depend on loaded data, and `reorderable` is `is_reorderable`.
     `periods` are `remainders` with the divisions in coordinates that depend on loaded data.
     `phases` is set by a scheduler that aligns the Func's bounds. `waits` are chains and conditions.
+    `apart` are the strides of the Func's dimensions, in elements, where they are known.
     """
 
     func: str
@@ -149,6 +150,7 @@ class StageSummary:
     periods: Mapping[str, int] = field(default_factory=dict)
     phases: Phases | None = None
     waits: StageWaits = NO_WAITS
+    apart: Strides = ()
 
     @cached_property
     def arithmetic(self) -> float:
@@ -257,6 +259,7 @@ class Analysis:
         self.linear = Linearizer(scalars)
         self.bounder = Bounder(self.linear, _LazyValues(self))
         self.lowering = LoweringBounder(self.linear, self.bounder.values)
+        self._specialize = specialize
         self.known: Mapping[str, KnownValue] = (
             worth_knowing(view.algorithm, self.bounder) if specialize else {}
         )
@@ -296,7 +299,12 @@ class Analysis:
     @cached_property
     def contiguous(self) -> dict[str, int]:
         """The contiguous dimension of each input, for inputs whose first one is not contiguous."""
-        return contiguous_dimensions(self.view.algorithm.parameters, self.known.values())
+        return contiguous_axes(self.view.algorithm, self.known.values())
+
+    @cached_property
+    def apart(self) -> dict[str, Strides]:
+        """The known strides of inputs and outputs, where not only that of one dimension is 1."""
+        return known_strides(self.view.algorithm, self.known.values(), self._specialize)
 
     @cached_property
     def element_bytes(self) -> dict[str, int]:
@@ -317,9 +325,8 @@ class Analysis:
         known = self._summaries.get(key)
         if known is None:
             func = self.view.algorithm.by_name[name]
-            inputs = self.view.algorithm.parameters
             each = (_summary(func, s, self.linear, self._slopes) for s in self.view.stages(name))
-            known = tuple(with_fixed_strides(summary, inputs) for summary in each)
+            known = tuple(laid_out(summary, self.apart) for summary in each)
             self._summaries[key] = known
         return known
 
@@ -334,17 +341,13 @@ class Analysis:
         summary = self.summaries(name)[index]
         func, stage = self.view.algorithm.by_name[name], self.view.stages(name)[index]
         values = self.linear.values(stage.symbols), self._slopes.values(stage.symbols)
-        key = ("residues", name, tuple(sorted(periods.items())), *values)
+        key = ("residues", name, tuple(sorted(periods.items())), *values, *self.apart.items())
         found = stage.derived.get(key)
         if found is None:
+            stages = (at_residues(stage, residues, periods) for residues in residues_of(periods))
+            each = (_summarise_stage(func, s, self.linear, self._slopes) for s in stages)
             found = stage.derived[key] = tuple(
-                replace(
-                    _summarise_stage(
-                        func, at_residues(stage, residues, periods), self.linear, self._slopes
-                    ),
-                    remainders=summary.periods,
-                )
-                for residues in residues_of(periods)
+                replace(laid_out(one, self.apart), remainders=summary.periods) for one in each
             )
         assert isinstance(found, tuple)
         return found

@@ -26,7 +26,13 @@ from tilewright.halide.ir.clones import clone_calls, factor_calls, with_clones
 from tilewright.halide.ir.factored import FactorCall
 from tilewright.halide.ir.loops import origin
 from tilewright.halide.ir.names import FuncNames, LoopNames, algorithm_names, loop_names
-from tilewright.halide.ir.schedule import OutputExtent, Schedule, ScheduleError
+from tilewright.halide.ir.schedule import (
+    KnownValue,
+    OutputExtent,
+    OutputValue,
+    Schedule,
+    ScheduleError,
+)
 
 
 def apply(
@@ -181,9 +187,11 @@ def _names(func: Any) -> FuncNames:
     )
 
 
-def _large_enough(func: Any, extent: OutputExtent) -> Any:
+def _condition(func: Any, extent: OutputExtent | OutputValue) -> Any:
     """Return the condition on an output's dimension as a ``halide.Expr``."""
     dimension = func.output_buffers()[0].dim(extent.dimension)
+    if isinstance(extent, OutputValue):
+        return getattr(dimension, extent.field)() == extent.value
     condition = dimension.extent() >= extent.minimum
     if extent.multiple > 1:
         condition = condition & (dimension.extent() % extent.multiple == 0)
@@ -205,9 +213,9 @@ def _argument(arg: Argument, funcs: Sequence[Any], names: LoopNames, params: Seq
         return [tuple(_argument(a, funcs, names, params) for a in pair) for pair in arg.items]
     if isinstance(arg, Condition):
         conditions = [
-            _large_enough(funcs[known.func], known)
-            if isinstance(known, OutputExtent)
-            else known_condition(params[known.parameter], known)
+            known_condition(params[known.parameter], known)
+            if isinstance(known, KnownValue)
+            else _condition(funcs[known.func], known)
             for known in arg.known
         ]
         return functools.reduce(operator.and_, conditions)

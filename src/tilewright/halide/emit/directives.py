@@ -22,15 +22,14 @@ from tilewright.halide.ir.nest import (
     stage_schedules,
 )
 from tilewright.halide.ir.schedule import (
+    CallCondition,
     ComputeWith,
     FuncSchedule,
     Fuse,
-    KnownValue,
     Level,
     LoopAlign,
     Mapping,
     MemoryType,
-    OutputExtent,
     Prefetch,
     PrefetchStrategy,
     Schedule,
@@ -77,7 +76,7 @@ class Outermost:
 class Condition:
     """The conjunction of several conditions."""
 
-    known: tuple[KnownValue | OutputExtent, ...]
+    known: tuple[CallCondition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,15 @@ from tilewright.halide.ir.clones import (
 )
 from tilewright.halide.ir.loops import dimension_of, origin
 from tilewright.halide.ir.names import LoopNames, distinct, loop_names, readable
-from tilewright.halide.ir.schedule import FuncSchedule, KnownValue, Level, OutputExtent, Schedule
+from tilewright.halide.ir.schedule import (
+    CallCondition,
+    FuncSchedule,
+    KnownValue,
+    Level,
+    OutputExtent,
+    OutputValue,
+    Schedule,
+)
 from tilewright.halide.ir.variants import conditions_text
 from tilewright.halide.legality.sizes import Requirement
 
@@ -182,7 +190,7 @@ class _Printer:
         for section in self.sections:
             for condition in (section.wanted, section.condition):
                 known = condition.known if condition else ()
-                used_funcs.update(c.func for c in known if isinstance(c, OutputExtent))
+                used_funcs.update(c.func for c in known if not isinstance(c, KnownValue))
         for section in self.sections:
             for directive in section.directives:
                 refs = (arg for arg in directive.args if isinstance(arg, FuncRef | StageRef))
@@ -331,9 +339,9 @@ class _Printer:
         )
 
     def _python_condition(self, condition: Condition) -> str:
-        def one(known: KnownValue | OutputExtent) -> str:
-            if isinstance(known, OutputExtent):
-                return " & ".join(f"({term})" for term in self._extent(known))
+        def one(known: CallCondition) -> str:
+            if not isinstance(known, KnownValue):
+                return " & ".join(f"({term})" for term in self._of_output(known))
             base, rank = self.param_keys[known.parameter]
             param = f"param[{json.dumps(base)}][{rank}]"
             least = ", least=True" if known.least else ", multiple=True" if known.multiple else ""
@@ -341,17 +349,19 @@ class _Printer:
 
         return " & ".join(one(known) for known in condition.known)
 
-    def _extent(self, known: OutputExtent) -> list[str]:
+    def _of_output(self, known: OutputExtent | OutputValue) -> list[str]:
         """Return the terms of a condition on an output, valid in Python and C++."""
         of = f"{self.func_ids[known.func]}.output_buffers()[0].dim({known.dimension})"
+        if isinstance(known, OutputValue):
+            return [f"{of}.{known.field}() == {known.value}"]
         terms = [f"{of}.extent() >= {known.minimum}"]
         terms += [f"{of}.extent() % {known.multiple} == 0"] * (known.multiple > 1)
         return terms + [f"{of}.min() % {known.start} == 0"] * (known.start > 1)
 
     def _cpp_condition(self, condition: Condition) -> str:
-        def one(known: KnownValue | OutputExtent) -> str:
-            if isinstance(known, OutputExtent):
-                return " && ".join(self._extent(known))
+        def one(known: CallCondition) -> str:
+            if not isinstance(known, KnownValue):
+                return " && ".join(self._of_output(known))
             base, rank = self.param_keys[known.parameter]
             suffix = "" if known.field == "value" else f".{known.field}.{known.dimension}"
             param = f"param.at({cpp_string(base)}).at({rank})"

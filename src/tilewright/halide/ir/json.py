@@ -17,6 +17,7 @@ from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.schedule import (
     INLINE,
     ROOT,
+    CallCondition,
     Clone,
     ComputeWith,
     DimensionBounds,
@@ -29,6 +30,7 @@ from tilewright.halide.ir.schedule import (
     Mapping,
     MemoryType,
     OutputExtent,
+    OutputValue,
     Partition,
     Prefetch,
     PrefetchStrategy,
@@ -198,7 +200,14 @@ def _stage_data(stage: StageSchedule) -> dict[str, Any]:
     return data
 
 
-def _condition_data(condition: KnownValue | OutputExtent) -> dict[str, Any]:
+def _condition_data(condition: CallCondition) -> dict[str, Any]:
+    if isinstance(condition, OutputValue):
+        return {
+            "output": condition.func,
+            "field": condition.field,
+            "dimension": condition.dimension,
+            "value": condition.value,
+        }
     if isinstance(condition, OutputExtent):
         return {
             "output": condition.func,
@@ -399,9 +408,18 @@ def _known(item: _Object) -> KnownValue:
     return result
 
 
-def _condition(item: _Object) -> KnownValue | OutputExtent:
+def _condition(item: _Object) -> CallCondition:
     if "output" not in item.data:
         return _known(item)
+    if "field" in item.data:
+        value = OutputValue(
+            item.natural("output", 0),
+            item.one_of("field", Literal["min", "extent", "stride"]),
+            item.natural("dimension", 0),
+            item.take("value", int),
+        )
+        item.done()
+        return value
     result = OutputExtent(
         item.natural("output", 0),
         item.natural("dimension", 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
+from tilewright.halide.ir.schedule import CallCondition, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class PlannedSize:
     """
 
     extents: tuple[tuple[int, ...], ...]
-    conditions: tuple[OutputExtent | KnownValue, ...] = ()
+    conditions: tuple[CallCondition, ...] = ()
     seconds: float | None = None
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import Added, clone_problems, positions, with_clones
 from tilewright.halide.ir.schedule import (
+    CallCondition,
     Clone,
     Factored,
     FuncSchedule,
     KnownValue,
     Level,
-    OutputExtent,
     Schedule,
     ScheduleError,
     StageSchedule,
@@ -97,8 +97,8 @@ def _level(level: Level, place: Callable[[int], int]) -> Level:
 
 
 def _nest(nest: StageSchedule, place: Callable[[int], int]) -> StageSchedule:
-    def condition(each: OutputExtent | KnownValue) -> OutputExtent | KnownValue:
-        return replace(each, func=place(each.func)) if isinstance(each, OutputExtent) else each
+    def condition(each: CallCondition) -> CallCondition:
+        return each if isinstance(each, KnownValue) else replace(each, func=place(each.func))
 
     shared = nest.compute_with
     if not (nest.specialize or nest.sizes or nest.prefetch or shared):

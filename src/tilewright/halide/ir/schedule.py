@@ -144,6 +144,25 @@ class OutputExtent:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputValue:
+    """The condition that a bound of an output has a certain value.
+
+    The first coordinate, extent or stride (in elements) of dimension `dimension` of output `func`,
+    a position in realisation order with clones included, is `value`. For a pixel's 3 colours next
+    to each other, `stride` of the next dimension is 3.
+    """
+
+    func: int
+    field: Literal["min", "extent", "stride"]
+    dimension: int
+    value: int
+
+
+# What a specialisation may depend on: numbers that a call determines.
+CallCondition = KnownValue | OutputExtent | OutputValue
+
+
+@dataclass(frozen=True, slots=True)
 class Prefetch:
     """In loop `at`, prefetch what `distance` iterations of `along` later will be read of `func`.
 
@@ -218,11 +237,11 @@ class StageSchedule:
     loops: tuple[ScheduledLoop, ...] = ()
     atomic: bool = False
     single_thread: bool = False
-    specialize: tuple[OutputExtent | KnownValue, ...] = ()
+    specialize: tuple[CallCondition, ...] = ()
     prefetch: tuple[Prefetch, ...] = ()
     compute_with: ComputeWith | None = None
     allow_races: bool = False
-    sizes: tuple[OutputExtent | KnownValue, ...] = ()
+    sizes: tuple[CallCondition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +422,7 @@ class SizeVariant:
             f computed here                f computed here
     """
 
-    sizes: tuple[OutputExtent | KnownValue, ...]
+    sizes: tuple[CallCondition, ...]
     nests: tuple[tuple[StageSchedule, ...], ...]
 
 

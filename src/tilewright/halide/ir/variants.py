@@ -15,11 +15,13 @@ from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.loops import is_original
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.schedule import (
+    CallCondition,
     FuncSchedule,
     Fuse,
     KnownValue,
     Level,
     OutputExtent,
+    OutputValue,
     Schedule,
     ScheduleError,
     SizeVariant,
@@ -27,7 +29,7 @@ from tilewright.halide.ir.schedule import (
     StageSchedule,
 )
 
-Conditions = tuple[OutputExtent | KnownValue, ...]
+Conditions = tuple[CallCondition, ...]
 
 
 def fallback(schedule: Schedule) -> Schedule:
@@ -77,7 +79,7 @@ def chosen_at(schedule: Schedule, algorithm: Algorithm) -> tuple[Conditions, Sch
     )
 
 
-def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
+def holds(condition: CallCondition, algorithm: Algorithm) -> bool:
     """Return whether a condition holds at the estimates of an algorithm with its clones.
 
     It does not hold if the output or parameter has no estimate.
@@ -88,6 +90,10 @@ def holds(condition: OutputExtent | KnownValue, algorithm: Algorithm) -> bool:
         if span is None or span.min % condition.start:
             return False
         return satisfies(condition, span.extent)
+    if isinstance(condition, OutputValue):
+        name = algorithm.funcs[condition.func].name
+        symbol = f"{name}.{condition.field}.{condition.dimension}"
+        return algorithm.symbols.get(symbol) == condition.value
     parameter = algorithm.parameters[condition.parameter]
     suffix = "" if condition.field == "value" else f".{condition.field}.{condition.dimension}"
     value = algorithm.symbols.get(f"{parameter.name}{suffix}")
@@ -103,10 +109,12 @@ def satisfies(condition: OutputExtent, extent: int) -> bool:
     return extent >= condition.minimum and extent % condition.multiple == 0
 
 
-def implied(condition: OutputExtent | KnownValue, by: Conditions) -> bool:
+def implied(condition: CallCondition, by: Conditions) -> bool:
     """Return whether a condition holds whenever all conditions of `by` hold."""
     if isinstance(condition, KnownValue):
         return any(isinstance(other, KnownValue) and _implies(other, condition) for other in by)
+    if isinstance(condition, OutputValue):
+        return condition in by
     return any(
         isinstance(other, OutputExtent)
         and (other.func, other.dimension) == (condition.func, condition.dimension)
@@ -129,9 +137,9 @@ def _implies(other: KnownValue, condition: KnownValue) -> bool:
     return other == condition
 
 
-def merged(*conditions: OutputExtent | KnownValue) -> Conditions:
+def merged(*conditions: CallCondition) -> Conditions:
     """Return the conditions, omitting those that the others imply."""
-    kept: list[OutputExtent | KnownValue] = []
+    kept: list[CallCondition] = []
     for condition in conditions:
         if not implied(condition, tuple(kept)):
             kept = [other for other in kept if not implied(other, (condition,))]
@@ -297,6 +305,11 @@ def conditions_text(conditions: Conditions, algorithm: Algorithm) -> str:
             if condition.start > 1:
                 needs.append(f"starting at a multiple of {condition.start}")
             parts.append(f"{axis} {' and '.join(needs)}")
+            continue
+        if isinstance(condition, OutputValue):
+            func = algorithm.funcs[condition.func]
+            field = f"{condition.field} {condition.dimension}"
+            parts.append(f"{readable(func.name)} {field} {condition.value}")
             continue
         name = readable(algorithm.parameters[condition.parameter].name)
         if condition.field != "value":

@@ -12,9 +12,9 @@ from tilewright.halide.ir.clones import clone_problems, with_clones
 from tilewright.halide.ir.joint import joined
 from tilewright.halide.ir.nest import guarded
 from tilewright.halide.ir.schedule import (
+    CallCondition,
     FuncSchedule,
     KnownValue,
-    OutputExtent,
     Schedule,
     ScheduleError,
     SizeVariant,
@@ -155,9 +155,9 @@ def _variant_problems(
             yield Violation("specialize", name, None, reason)
 
 
-def _unknowable(known: KnownValue | OutputExtent, algorithm: Algorithm) -> str:
+def _unknowable(known: CallCondition, algorithm: Algorithm) -> str:
     """Return the reason why a condition is invalid for an algorithm; empty if it is valid."""
-    if isinstance(known, OutputExtent):
+    if not isinstance(known, KnownValue):
         func = algorithm.funcs[known.func] if known.func < len(algorithm.funcs) else None
         if func is None or func.name not in algorithm.outputs:
             return f"Func {known.func} is not an output, so a call does not determine its extents"

@@ -29,13 +29,13 @@ from tilewright.halide.ir.algorithm import Algorithm, Parameter, Span
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.joint import joint_of_schedule
 from tilewright.halide.ir.nest import all_guarded, exact_size, guarded, points_of_threads
-from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule
+from tilewright.halide.ir.schedule import CallCondition, KnownValue, OutputExtent, Schedule
 from tilewright.halide.legality.narrowed import FAR, least_regions, narrowed
 from tilewright.halide.legality.sizes import needs, reads_anything
 from tilewright.halide.legality.sliding import partial_axes
 
 Axis = tuple[int, int]  # a Func and one of its dimensions
-Conditions = tuple[OutputExtent | KnownValue, ...]
+Conditions = tuple[CallCondition, ...]
 
 # Number of extents evaluated at once in the search for the least one.
 _CANDIDATES = 33

@@ -21,7 +21,13 @@ from tilewright.halide.frontend.extents import extents_of, extents_text
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule, PlannedSize
-from tilewright.halide.ir.schedule import KnownValue, OutputExtent, Schedule, SizeVariant
+from tilewright.halide.ir.schedule import (
+    CallCondition,
+    KnownValue,
+    OutputExtent,
+    Schedule,
+    SizeVariant,
+)
 from tilewright.halide.ir.variants import Conditions, aligned, chosen_at, holds, merged
 from tilewright.halide.schedulers.prediction import predicted
 from tilewright.halide.schedulers.registry import (
@@ -181,9 +187,7 @@ def _variant(
     return SizeVariant(conditions, nests)
 
 
-def _placed(
-    condition: OutputExtent | KnownValue, algorithm: Algorithm, extended: Algorithm
-) -> OutputExtent | KnownValue:
+def _placed(condition: CallCondition, algorithm: Algorithm, extended: Algorithm) -> CallCondition:
     """Return a condition with the index of the output in the algorithm with clones."""
     if isinstance(condition, KnownValue):
         return condition

@@ -9,22 +9,20 @@ from typing import Literal, cast
 
 from tilewright.halide.frontend.serial.reader import Record
 from tilewright.halide.ir.algorithm import Algorithm
-from tilewright.halide.ir.schedule import KnownValue, OutputExtent
+from tilewright.halide.ir.schedule import CallCondition, KnownValue, OutputExtent, OutputValue
 
 _METADATA = re.compile(r"(.+?)(?:\.0)?\.(min|extent|stride)\.(\d+)")
 _INTEGERS = ("IntImm", "UIntImm")
 
-Known = KnownValue | OutputExtent
-
 
 def conditions(
     condition: Record, algorithm: Algorithm, places: Mapping[str, int]
-) -> tuple[Known, ...] | None:
+) -> tuple[CallCondition, ...] | None:
     """Return a condition's terms on parameters and output extents; None if it has other terms.
 
     `places` maps the name of a Func to its position.
     """
-    found: list[Known] = []
+    found: list[CallCondition] = []
     stack = [condition]
     while stack:
         term = stack.pop()
@@ -38,7 +36,9 @@ def conditions(
     return tuple(found)
 
 
-def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping[str, int]) -> bool:
+def _add(
+    found: list[CallCondition], term: Record, algorithm: Algorithm, places: Mapping[str, int]
+) -> bool:
     """Add a comparison with a literal to `found`; return false for other comparisons."""
     number, value = term.a, int(term.b.value)
     modulus = 0
@@ -70,7 +70,7 @@ def _add(found: list[Known], term: Record, algorithm: Algorithm, places: Mapping
 
 
 def _add_extent(
-    found: list[Known],
+    found: list[CallCondition],
     func: int,
     dimension: int,
     what: str,
@@ -78,7 +78,11 @@ def _add_extent(
     modulus: int,
     least: bool,
 ) -> bool:
-    """Add the condition on an output's minimum extent, or a divisor to its last condition."""
+    """Add the condition on a bound of an output, or a divisor to its last condition."""
+    if not least and not modulus:
+        field = cast(Literal["min", "extent", "stride"], what)
+        found.append(OutputValue(func, dimension=dimension, field=field, value=value))
+        return True
     if what == "extent" and least and not modulus:
         found.append(OutputExtent(func, dimension, value))
         return True

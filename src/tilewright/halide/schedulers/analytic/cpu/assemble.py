@@ -26,6 +26,7 @@ from tilewright.halide.ir.schedule import (
 from tilewright.halide.schedulers.analytic.cpu.blocks import Block, fit_block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
+from tilewright.halide.schedulers.analytic.cpu.interleaved import interleaved_conditions
 from tilewright.halide.schedulers.analytic.cpu.parallel_rvars import parallel_rvar
 from tilewright.halide.schedulers.analytic.cpu.regions import Window
 from tilewright.halide.schedulers.analytic.cpu.tile_loops import parallelised, transposing
@@ -294,9 +295,8 @@ def group_schedules(
         for s in view.stages(output.name)
     ]
     me = order[output.name]
-    known = known_values(
-        (s for name in group.members for s in view.stages(name)), costs.analysis.known
-    )
+    stages = (s for name in group.members for s in view.stages(name))
+    known = *known_values(stages, costs.analysis.known), *interleaved_conditions(costs, group)
     result = [
         FuncSchedule(
             me,

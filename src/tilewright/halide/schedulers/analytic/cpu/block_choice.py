@@ -22,6 +22,7 @@ from tilewright.halide.schedulers.analytic.cpu.register_block import (
     border_share,
     crossings,
     fitting_lanes,
+    interleaves,
     natural_lanes,
     stored_lanes,
 )
@@ -270,18 +271,35 @@ def _with_rows(
     assert d is not None
     others = [row for row in loops if row != d and row not in dict(block.unrolled)]
     if not reducing:
-        # Unrolling a short dimension shares values that do not depend on it and resolves selects
-        # on it. With vectors across rows, it would only touch more cache lines at a time.
-        for row in others:
-            along = d == innermost(summary.func) and not crossings(summary, loops[d], innermost)
-            if 1 < extents[row] <= SEARCH.short and (
-                along or _shared(summary, loops[d], loops[row])
-            ):
-                yield replace(block, row=row, rows=int(extents[row]))
+        yield from _short_rows(block, d, others, summary, loops, extents, innermost)
     if accumulating:
         for row in others:
             fitting = (rows for rows in SEARCH.block_rows if rows <= extents[row])
             yield from (replace(block, row=row, rows=rows) for rows in fitting)
+
+
+def _short_rows(
+    block: Block,
+    vector: int,
+    others: Iterable[int],
+    summary: StageSummary,
+    loops: Mapping[int, str],
+    extents: Mapping[int, float],
+    innermost: Innermost,
+) -> Iterator[Block]:
+    """Yield the block with all rows of each short dimension for which that is worthwhile.
+
+    Unrolling a short dimension shares values that do not depend on it and resolves selects on it.
+    With vectors across rows, it would only touch more cache lines at a time, unless it interleaves
+    them.
+    """
+    along = vector == innermost(summary.func) and not crossings(summary, loops[vector], innermost)
+    for row in others:
+        if 1 < extents[row] <= SEARCH.short:
+            rows = replace(block, row=row, rows=int(extents[row]))
+            shares = _shared(summary, loops[vector], loops[row])
+            if along or shares or interleaves(rows, summary):
+                yield rows
 
 
 def gathered_elements(

@@ -74,6 +74,7 @@ def form(summary: StageSummary, loops: Mapping[int, str], innermost: Innermost) 
         summary.scans,
         summary.reorderable,
         innermost(summary.func),
+        summary.apart,
         summary.waits.chain,
         frozenset(place.get(name, name) for name in summary.waits.masked),
         summary.waits.doubtful,

@@ -320,11 +320,25 @@ def _results(kernel: _Kernel, model: CpuModel, innermost: Innermost) -> tuple[fl
         registers = math.ceil(width * t.bytes / model.vector_bytes) if width > 1 else 1
         held += registers * block.vectors * block.rows
         side_by_side = block.vector == innermost(kernel.summary.func) or width == 1
-        each = float(registers) if side_by_side else model.constants.scatter_cycles * width
+        if side_by_side:
+            each = float(registers)
+        elif interleaves(block, kernel.summary):
+            each = registers * (1 + model.constants.shuffle_cycles)
+        else:
+            each = model.constants.scatter_cycles * width
         if kernel.parts(model) > 1:
             each += model.constants.shuffle_cycles * registers
         stores += each * block.vectors * block.rows
     return held, stores
+
+
+def interleaves(block: Block, summary: StageSummary) -> bool:
+    """Return whether the vectors of a block's rows are interleaved to dense vectors.
+
+    The rows are all planes of an output that interleaves them.
+    """
+    apart = summary.apart
+    return bool(apart) and block.vector == 1 and block.row == 0 and block.rows == apart[1]
 
 
 def border_share(

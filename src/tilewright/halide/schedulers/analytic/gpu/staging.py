@@ -24,6 +24,7 @@ from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Func, Variabl
 from tilewright.halide.ir.loops import dimension_of, part_of, pure_loop, reduction_loop
 from tilewright.halide.ir.schedule import (
     INLINE,
+    CallCondition,
     FuncSchedule,
     KnownValue,
     Level,
@@ -226,7 +227,7 @@ def _conditions(algorithm: Algorithm, image: str, dimensions: Sequence[int]) -> 
     parameter, symbols = algorithm.parameters[index], algorithm.symbols
     if symbols.get(f"{image}.min.0", 1) % VECTOR:
         return ()
-    found: list[OutputExtent | KnownValue] = [KnownValue(index, "min", 0, VECTOR, multiple=True)]
+    found: list[CallCondition] = [KnownValue(index, "min", 0, VECTOR, multiple=True)]
     stride = 1.0
     for d in range(1, parameter.dimensions):
         stride *= symbols.get(f"{image}.extent.{d - 1}", 1)
