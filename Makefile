@@ -59,7 +59,7 @@ compiled: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Also the tests that repeat at length what others show in short: half as long again.
+# Also the tests, and the variants of tests, that repeat at length what others show in short.
 test-thorough: $(STAMP)
 	@$(MAKE) --no-print-directory test ARGS="--thorough $(ARGS)"
 

@@ -2,7 +2,7 @@
 
 Tests marked ``opencl`` run where an OpenCL platform works, and are skipped with the reason
 where none does. Tests marked ``thorough`` repeat at length what others show in short, and run with
-``--thorough`` (``make test-thorough``).
+``--thorough`` (``make test-thorough``). So do the variants of a test marked ``few(n)``, except n.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from multiprocessing import util
 from pathlib import Path
@@ -112,32 +112,51 @@ def pytest_unconfigure(config):
 LONGEST = (
     "docs/test_long_documents.py",
     "docs/test_documents.py",
-    "halide/gpu/test_scheduler.py",
-    "halide/test_several_sizes.py",
-    "halide/test_scaling.py",
-    "halide/gpu/test_splitting.py",
     "halide/test_session.py",
-    "benchmarks/test_gpu_campaign.py",
-    "examples/test_examples_b.py",
-    "examples/test_tutorials.py",
-    "halide/test_random_schedules.py",
-    "halide/test_clones.py",
-    "halide/test_importer.py",
-    "examples/test_examples_a.py",
+    "halide/learned/test_moves.py",
+    "halide/learned/test_kept_evaluations.py",
+    "halide/test_measuring.py",
+    "halide/gpu/test_scheduler.py",
     "halide/gpu/test_sliding_kernels.py",
-    "halide/gpu/test_points_of_members.py",
-    "prediction/test_isolated_collecting.py",
-    "cli/test_cli_predict.py",
-    "docs/test_site.py",
+    "halide/learned/test_beam_search.py",
+    "testing/test_conformance.py",
+    "patterns/test_rise.py",
+    "tuning/test_tuner.py",
+    "halide/learned/test_training.py",
+    "halide/gpu/test_wrapped_reductions.py",
+    "test_rooms.py",
+    "halide/test_printing.py",
+    "tuning/test_problem_file.py",
+    "measure/test_workers.py",
+    "halide/gpu/test_splitting.py",
+    "prediction/test_prediction_models.py",
+    "halide/test_scaling.py",
 )
+
+
+def repetitions(items):
+    """Return the tests marked thorough, and the variants beyond those that ``few(n)`` leaves.
+
+    What it leaves are the first variant and others at equal distances.
+    """
+    left_out, variants = set(), defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            left_out.add(item)
+        elif few := item.get_closest_marker("few"):
+            variants[item.path, item.originalname, few.args[0]].append(item)
+    for (_, _, count), found in variants.items():
+        kept = {len(found) * place // count for place in range(count)}
+        left_out.update(item for place, item in enumerate(found) if place not in kept)
+    return left_out
 
 
 def pytest_collection_modifyitems(config, items):
     tests = Path(__file__).parent
     if not config.getoption("thorough"):
-        left_out = [item for item in items if item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        left_out = repetitions(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     begun = {tests / file: place for place, file in enumerate(LONGEST)}
     items.sort(key=lambda item: begun.get(item.path, len(LONGEST)))
     seed = config.getoption("shuffle")
@@ -155,7 +174,7 @@ def pytest_collection_modifyitems(config, items):
 def pytest_terminal_summary(terminalreporter):
     """Say what was skipped and why; pytest's closing line, which follows, counts them."""
     if not terminalreporter.config.getoption("thorough"):
-        terminalreporter.write_line("left out: tests marked thorough (make test-thorough)")
+        terminalreporter.write_line("left out: tests marked thorough or few (make test-thorough)")
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

@@ -265,6 +265,7 @@ def test_random_schedules_are_drawn_before_or_when_they_are_needed(tmp_path):
     assert drawn(fewer) == now[:2]
 
 
+@pytest.mark.thorough
 def test_a_comparison_without_any_time_is_not_a_result(tmp_path, monkeypatch):
     from gpu import halide_compare
     from tilewright.machines import gpu
@@ -360,6 +361,7 @@ def test_links_visit_every_place():
     assert (len(seen), place) == (64, 0)
 
 
+@pytest.mark.thorough
 def test_every_probe_is_the_kernels_that_it_says():
     import halide as hl
 

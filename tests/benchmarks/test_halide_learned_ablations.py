@@ -50,6 +50,7 @@ def kinds(search, task):
     return {type(move) for state in search.run(starts(task)) for move in state.moves}
 
 
+@pytest.mark.thorough
 def test_moves_are_left_out(task):
     full = few(task, Idea(), 150)
     assert {Swap, Reshape} <= kinds(full, task)

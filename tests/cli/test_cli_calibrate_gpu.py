@@ -70,6 +70,7 @@ def failure(capsys, *words):
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "records.jsonl.gz"])
+@pytest.mark.few(1)
 def test_a_fit_is_what_schedule_uses(name, capsys, tmp_path, records):
     file = written(tmp_path, records, name)
     assert main(["machine", "--calibrate-gpu", file, "--gpu", "v100"]) == 0

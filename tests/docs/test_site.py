@@ -62,6 +62,7 @@ def test_nothing_is_loaded_from_elsewhere():
     assert not {"extra_css", "extra_javascript"} & set(settings)
 
 
+@pytest.mark.thorough
 def test_site_is_built_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs", reason="mkdocs builds the site: make test installs it")
     pytest.importorskip("mkdocstrings", reason="mkdocstrings builds the site")

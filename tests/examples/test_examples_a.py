@@ -97,11 +97,13 @@ def test_estimates_are_complete(example):
     assert not any(func.scheduled for func in algorithm.funcs)
 
 
+@pytest.mark.few(5)
 def test_hand_schedule_for_cpu(example):
     target = hl.get_host_target()
     assert_close(run(example.hand(target, **example.SMALL), example, target), example)
 
 
+@pytest.mark.few(4)
 def test_hand_schedule_for_cuda_makes_kernels(example):
     target = hl.Target("host-cuda-no_runtime")
     ptx, _ = device_code(example.hand(target), target)
@@ -118,6 +120,7 @@ def test_hand_schedule_for_cuda_makes_kernels(example):
     ],
     indirect=True,
 )
+@pytest.mark.few(1)
 def test_hand_schedule_for_opencl(example):
     target = hl.Target("host-opencl")
     assert_close(run(example.hand(target, **example.SMALL), example, target), example)

@@ -120,6 +120,7 @@ def test_hand_schedule_for_cpu_lowers(example):
 @pytest.mark.parametrize(
     "example", sorted(set(BY_HAND) - {"bgu", "fft", "stencil_chain"}), indirect=True
 )
+@pytest.mark.few(2)
 def test_hand_schedule_for_cuda_makes_kernels(example):
     target = hl.Target("host-cuda-no_runtime")
     ptx, _ = device_code(example.hand(target), target)

@@ -67,6 +67,7 @@ LOOSE = {"approximations": 2e-4}
 
 
 @pytest.mark.parametrize("name", tutorials.PIPELINES)
+@pytest.mark.few(36)
 def test_computes_what_numpy_says(name):
     pipeline = build(name)
     inputs = tutorials.random_inputs(pipeline)

@@ -62,6 +62,7 @@ SIZES = st.one_of(st.integers(1, 20), st.integers(1, LARGEST), st.sampled_from([
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.few(6)
 def test_every_size_is_right(name):
     @settings(max_examples=30, deadline=None, derandomize=True)
     @given(SIZES, SIZES, st.integers(1, 4))
@@ -151,6 +152,7 @@ def test_json_and_printed_python_mean_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["product", "stencils"])
+@pytest.mark.few(1)
 def test_kernels_for_small_outputs_lower(name, tmp_path):
     gpu = make_task(PIPELINES[name](), target="cuda", machine="a100")
     schedule = plan(gpu)[0].schedule

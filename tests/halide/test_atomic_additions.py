@@ -139,6 +139,7 @@ def test_sums_of_floats_are_not_shared_on_opencl():
 
 
 @pytest.mark.parametrize("target", ["opencl", "cuda"])
+@pytest.mark.few(1)
 def test_a_histogram_of_a_stencil_loses_no_updates(target):
     machine = "rtx2080ti" if target == "cuda" else "pocl"
     for value in (edge_stencil, lambda image: hl.u8(edge_stencil(image))):

@@ -115,7 +115,7 @@ def integer_expressions(x: hl.Expr, y: hl.Expr) -> st.SearchStrategy[Any]:
     return st.recursive(leaves, grow, max_leaves=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_index_is_covered(data: st.DataObject) -> None:
     x, y = hl.Var("x"), hl.Var("y")

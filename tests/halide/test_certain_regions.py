@@ -84,7 +84,7 @@ def values(draw, depth=2):
     return choice
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     values(),
     st.tuples(st.integers(-40, 40), st.integers(-40, 40)),

@@ -315,6 +315,7 @@ def test_reports_show_the_copy_and_its_group():
 
 @pytest.mark.parametrize("name", ["clones", "clone_of_an_output"])
 @pytest.mark.parametrize("extents", [(40, 30, 3), (13, 1, 3)])
+@pytest.mark.few(2)
 def test_clones_of_clones_readers_compute_the_same(name, extents):
     algorithm, schedule = all_cases()[name]
     pipeline, _image = with_image(algorithm)
@@ -328,6 +329,7 @@ def test_clones_of_clones_readers_compute_the_same(name, extents):
 @pytest.mark.parametrize("name", ["blur", "tuples", "outputs"])
 @QUIET
 @given(data=st.data(), width=st.integers(1, 40), height=st.integers(1, 30))
+@pytest.mark.few(1)
 def test_any_clones_under_any_schedule(name, data, width, height, tmp_path):
     algorithm = ALGORITHMS[name]
     clones = data.draw(some_clones(algorithm, most=2))

@@ -155,6 +155,7 @@ comparison.compare(
 """
 
 
+@pytest.mark.thorough
 def test_a_comparison_that_was_killed_goes_on_where_it_was(example, monkeypatch, tmp_path):
     script, store = tmp_path / "run.py", tmp_path / "records"
     script.write_text(RUN)

@@ -31,6 +31,7 @@ def serialized(thing):
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
+@pytest.mark.few(30)
 def test_rewritten_pipelines_equal_those_read(name):
     before = serialized(pipeline(name))
     after = write(read(before, "Pipeline"))
@@ -57,6 +58,7 @@ def test_a_schedule_of_every_kind_is_dropped(name):
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
+@pytest.mark.few(2)
 def test_a_reset_pipeline_computes_what_the_original_does(name, data):
     algorithm = ALGORITHMS[name]
     scheduled, _ = with_image(algorithm)

@@ -76,6 +76,7 @@ class Slowing(StandInSession):
         return nullcontext(SimpleNamespace(sample=lambda visit: self.slower * seconds))
 
 
+@pytest.mark.thorough
 def test_tuning_is_told_times_at_the_first_speed():
     task = make_task("examples/harris.py:harris")
     session = Slowing(task)

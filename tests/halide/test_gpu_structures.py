@@ -82,6 +82,7 @@ def test_searches_may_run_elsewhere(task):
     assert [each.schedule for each in here] == [each.schedule for each in there]
 
 
+@pytest.mark.thorough
 def test_measurements_direct_the_proposals(varied):
     """They find what is faster than the first plans where the constants are wrong."""
     first = min(seconds(varied, each.schedule) for each in first_plans(varied))

@@ -30,6 +30,7 @@ def embedded(algorithm):
 
 
 @pytest.mark.parametrize("name", EVALUABLE)
+@pytest.mark.few(29)
 def test_the_imported_algorithm_computes_what_halide_computes(name):
     algorithm = load(pipeline(name))
     inputs = describe_inputs(algorithm, seed=3)

@@ -345,6 +345,7 @@ WHOLE_VECTORS = (Split("v0", "v0i", "v0ii", 32, "guard_with_if"),
         ("bands", 1920, TILES),
     ],
 )
+@pytest.mark.few(2)
 def test_the_last_tile_leaves_out_whole_narrow_vectors(name, width, expected):
     pipeline = PIPELINES[name]()
     for output in pipeline.outputs():

@@ -177,6 +177,7 @@ def test_every_byte_flip_of_a_small_file_is_survived():
 
 
 @pytest.mark.parametrize("value", [b"\0\0", b"\xff\xff"], ids=["zero", "ones"])
+@pytest.mark.few(1)
 def test_every_short_of_a_small_file_may_be_extreme(value):
     # Vtables are made of these: sizes of tables and places of fields in them.
     file = bytes(hl.serialize_pipeline(hl.Pipeline(define("f", (), image(hl.Int(8), dims=1)[0]))))

@@ -265,6 +265,7 @@ def mirrored(reach, width, tile, lanes, slides):
         (120, 20, 64, 16, False),  # a single point at the left border needs 21 columns, others one
     ],
 )
+@pytest.mark.few(1)
 def test_funcs_that_are_read_backwards_are_guarded(reach, width, tile, lanes, slides):
     algorithm, bare = mirrored(reach, width, tile, lanes, slides)
     assert status(algorithm, bare) == "failed"

@@ -75,6 +75,7 @@ def test_the_cases_are_legal(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.few(6)
 def test_python_lowers_to_the_same_code(name, tmp_path):
     algorithm, schedule = CASES[name]
     path = tmp_path / "stmt"
@@ -83,6 +84,7 @@ def test_python_lowers_to_the_same_code(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.few(5)
 def test_a_pipeline_built_again_with_other_automatic_names(name, tmp_path):
     algorithm, schedule = CASES[name]
     build = next(b for b in BUILDERS.values() if imported(b()).digest == algorithm.digest)

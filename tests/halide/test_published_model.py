@@ -51,6 +51,7 @@ def test_the_plan_is_the_one_with_the_least_cost(model, planned):
     assert found.schedule == planned[costs.index(min(costs))]
 
 
+@pytest.mark.thorough
 def test_factors_are_tuned_within_the_effort(model, planned):
     untuned = preferred(model, plans=PLANS, starts=0)
     before = model.predictions

@@ -31,6 +31,7 @@ def printed(schedule, algorithm):
 @pytest.mark.parametrize("name", PIPELINES)
 @QUIET
 @given(data=st.data())
+@pytest.mark.few(2)
 def test_printed_python_lowers_to_the_same_code(name, target, data, tmp_path):
     algorithm = ALGORITHMS[name]
     schedule = data.draw(schedules(algorithm, target))
@@ -46,6 +47,7 @@ def test_printed_python_lowers_to_the_same_code(name, target, data, tmp_path):
 @pytest.mark.parametrize("name", PIPELINES)
 @settings(QUIET, max_examples=3)
 @given(data=st.data(), width=st.integers(1, 40), height=st.integers(1, 30))
+@pytest.mark.few(2)
 def test_a_schedule_computes_the_same_at_odd_and_small_sizes(name, data, width, height):
     algorithm = ALGORITHMS[name]
     schedule = data.draw(schedules(algorithm))

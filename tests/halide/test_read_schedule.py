@@ -247,6 +247,7 @@ def stencils(stages=1):
         ("host-cuda", ["Li2018", "Anderson2021"]),
     ],
 )
+@pytest.mark.few(1)
 def test_schedules_of_halides_autoschedulers_are_read(target, names, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     algorithm = load(stencils())

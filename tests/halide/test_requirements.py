@@ -60,6 +60,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.few(2)
 def test_the_least_extent_and_the_divisor_are_those_of_halide(case):
     stage, minimum, multiple = CASES[case]
     schedule = scheduled(BLUR, "blurred", stage)

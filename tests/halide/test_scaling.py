@@ -53,7 +53,7 @@ def work(kind: str, least: int, target: str) -> tuple[dict[str, int], int]:
     ("kind", "target", "sizes"),
     [
         ("residual_network", "host", NETWORK),
-        ("elementwise_chain", "cuda", CHAIN),
+        pytest.param("elementwise_chain", "cuda", CHAIN, marks=pytest.mark.thorough),
         pytest.param("pyramids", "cuda", CHAIN, marks=pytest.mark.thorough),
         pytest.param("branches", "host", WIDE, marks=pytest.mark.thorough),
     ],

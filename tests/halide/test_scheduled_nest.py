@@ -63,6 +63,7 @@ def conformance():
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
+@pytest.mark.few(2)
 def test_loops_and_allocations_are_those_of_halides_lowering(name, data, conformance):
     algorithm = ALGORITHMS[name]
     schedule = data.draw(schedules(algorithm))

@@ -271,6 +271,7 @@ tilewright.schedule(blur(), mode="top", k=5, records=sys.argv[1],
 """
 
 
+@pytest.mark.thorough
 def test_a_top_run_that_is_killed_resumes(tmp_path):
     store, script = tmp_path / "records", tmp_path / "tuner.py"
     source = textwrap.dedent(TUNER).replace("tests_session", "test_session")

@@ -94,6 +94,7 @@ NUMBERS = st.one_of(
 
 
 @pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.few(3)
 def test_every_size_is_right(name):
     @settings(max_examples=20, deadline=None, derandomize=True)
     @given(NUMBERS, NUMBERS, st.integers(1, 4))
@@ -117,6 +118,7 @@ LONG_ON_CUDA = ["row_sums", "pyramid", "stencils", "product"]
     + [(n, "cuda") for n in ON_CUDA]
     + [pytest.param(n, "cuda", marks=pytest.mark.thorough) for n in LONG_ON_CUDA],
 )
+@pytest.mark.few(6)
 def test_every_pipeline_has_nests_for_every_size(name, target):
     asked, found = task(name, target), planned(name, target)
     assert check(found.schedule, asked.algorithm) == []
@@ -372,6 +374,7 @@ def test_schedules_of_one_structure_are_aligned():
 
 
 @pytest.mark.parametrize("name", ["stencils", pytest.param("product", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 def test_kernels_of_every_size_lower(name, tmp_path):
     gpu, schedule = task(name, "cuda"), planned(name, "cuda").schedule
 

@@ -71,6 +71,7 @@ def test_the_scheduler_specialises_on_short_filters_and_steps():
 
 
 @pytest.mark.parametrize(("taps", "step"), [(5, 2), (5, 3), (1, 2), (7, 1)])
+@pytest.mark.few(2)
 def test_it_is_right_at_the_known_sizes_and_at_others(taps, step):
     pipeline, params = filtered()
     apply(SCHEDULE, ALGORITHM, pipeline)
@@ -113,6 +114,7 @@ int main() {
 """
 
 
+@pytest.mark.thorough
 def test_printed_cpp_lowers_to_the_same(tmp_path):
     (tmp_path / "p.hlpipe").write_bytes(ALGORITHM.serialized)
     (tmp_path / "printed.h").write_text(to_cpp(SCHEDULE, ALGORITHM))

@@ -124,6 +124,7 @@ def test_only_cuda_is_assembled(task, assembler):
 
 
 @pytest.mark.parametrize("check", [True, False])
+@pytest.mark.few(1)
 def test_mode_top_asks_for_more_schedules_than_it_wants(task, assembler, monkeypatch, check):
     assembler(SPILLING)
     asked = []

@@ -151,6 +151,7 @@ def assert_distinct_and_legal(task: Task, plans: list[PlannedSchedule]) -> None:
         ),
     ],
 )
+@pytest.mark.few(5)
 def test_there_are_as_many_as_asked_for(build, target):
     task = task_of(build(), target)
     plans = plan(task, k=K)
@@ -169,6 +170,7 @@ def test_one_number_has_one_schedule(target):
 
 @pytest.mark.parametrize("target", ["host", "cuda"])
 @pytest.mark.parametrize("build", [pointwise, stencil, scan])
+@pytest.mark.few(3)
 def test_the_first_is_what_one_shot_gives(build, target):
     task = task_of(build(), target)
     (alone,) = plan(task, k=1)
@@ -212,6 +214,7 @@ def pipelines(draw):
 
 @settings(max_examples=3)
 @given(pipelines(), st.sampled_from(("host", "cuda")))
+@pytest.mark.thorough
 def test_random_pipelines_have_enough_schedules(pipeline, target):
     task = task_of(pipeline, target)
     plans = plan(task, k=K)

@@ -385,6 +385,7 @@ def bins_in_registers(algorithm, whole):
 
 
 @pytest.mark.parametrize("through", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 def test_bins_that_a_parameter_counts_are_not_kept_in_registers(through):
     sigma = hl.Param(hl.Float(32), "sigma", 0.1)
     sigma.set_estimate(0.1)

@@ -169,6 +169,7 @@ def runner_of(dims, folder, scheduler=lambda task: plan(task)[0].schedule):
 
 
 @pytest.mark.parametrize("dims", [0, 1])
+@pytest.mark.few(1)
 def test_long_sums_may_be_more_accurate_than_the_reference(dims, tmp_path):
     runner = runner_of(dims, tmp_path)
     assert not runner.verify().ok
@@ -184,6 +185,7 @@ def test_sums_one_by_one_agree_with_partial_sums_where_most_values_are_zero(tmp_
 
 @pytest.mark.parametrize("factor", [0.999, pytest.param(0.9, marks=pytest.mark.thorough), 0.0])
 @pytest.mark.parametrize("scheduler", [lambda task: plan(task)[0].schedule, naive])
+@pytest.mark.few(2)
 def test_wrong_long_sums_stay_wrong(scheduler, factor, tmp_path, monkeypatch):
     runner = runner_of(0, tmp_path, scheduler)
     answers = runner.answers

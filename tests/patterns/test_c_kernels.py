@@ -51,6 +51,7 @@ def test_random_programs(made):
 
 
 @pytest.mark.parametrize("target", ["c", "gpu"])
+@pytest.mark.few(1)
 def test_explored_programs(target):
     chosen = rw.ExplorationSettings(target=target, tiles=(2, 3), limit=15)
     found = [d.program for p in PROGRAMS.values() for d in rw.explore(p, chosen)]

@@ -21,6 +21,7 @@ SPACES = ("global", "local", "private")
 @pytest.mark.parametrize(
     "launch", [None, ThreadGrid((poly(2), poly(2), poly(1)), (4, 2, 1))], ids=["default", "strided"]
 )
+@pytest.mark.few(1)
 def test_counts_equal_what_threads_do(launch):
     checked = 0
     for p in explored(12):

@@ -59,6 +59,7 @@ def simulated(p, arrays, launch=None, known=None):
     ],
     ids=["default", "few", "others"],
 )
+@pytest.mark.few(1)
 def test_explored_programs_run_on_any_grid(launch):
     count = 0
     for p in explored():

@@ -126,6 +126,7 @@ def accesses(block, around=()):
         pytest.param("jacobi5", "gpu", marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(1)
 def test_every_access_of_explored_kernels_is_inside_its_array(name, target):
     """Images of the iterations under each index, exactly, where the sizes are numbers."""
     program = STENCILS[name].build(13, 18)

@@ -302,6 +302,7 @@ def test_a_rule_that_changes_the_type_is_found_out():
 
 @pytest.mark.parametrize("target", ["c", "gpu"])
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.few(8)
 def test_explored_programs_mean_the_same(name, target):
     start = PROGRAMS[name]
     chosen = rw.ExplorationSettings(target=target, tiles=(1, 2, 3), limit=60)
@@ -317,6 +318,7 @@ def test_explored_programs_mean_the_same(name, target):
         assert equal(tp.interpret(p, *arrays), expected), str(p)
 
 
+@pytest.mark.thorough
 def test_a_large_stencil_has_many_programs():
     A = tp.array("A", tp.f32[4096, 4096])
     stencil = A >> tp.pad2(1, 1, tp.clamp) >> tp.slide2(3, 1) >> tp.map2(STAR)
@@ -366,6 +368,7 @@ def spaces(p):
     return {q.space for q in n.walk(p) if isinstance(q, n.To)}
 
 
+@pytest.mark.thorough
 def test_mappings_choose_who_runs_loops():
     stencil = PROGRAMS["stencil"]
     everything = explored(stencil)
@@ -415,6 +418,7 @@ def test_memory_chooses_where_results_are():
 @pytest.mark.parametrize(
     "name", ["asum", "gemv", pytest.param("harris", marks=pytest.mark.thorough), "softmax"]
 )
+@pytest.mark.few(1)
 def test_every_kernel_of_explored_gpu_programs_has_threads(name):
     """Stored stages are kernels of their own; only a last reduction may have one thread."""
     build = LINEAR_ALGEBRA.get(name) or APPLICATIONS[name]

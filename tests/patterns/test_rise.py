@@ -76,6 +76,7 @@ def test_default_sizes_and_the_experts_configuration_give_kernels(name):
 
 
 @pytest.mark.parametrize("name", RISE_KERNELS)
+@pytest.mark.few(3)
 def test_sampled_configurations_derive_and_mean_the_same(name):
     kernel, arrays = small(name)
     configurations = [BASE[name], *sampled(name)]
@@ -112,6 +113,7 @@ def test_threads_compute_the_right_numbers_without_races(name):
         *(pytest.param(n, marks=pytest.mark.thorough) for n in list(RISE_KERNELS)[1::2]),
     ],
 )
+@pytest.mark.few(1)
 def test_opencl_runs_configurations(name):
     kernel, arrays = small(name)
     for configuration in (BASE[name], sampled(name)[0]):

@@ -174,6 +174,7 @@ TYPES = [(tp.f32, 2), (tp.f32, 4), (tp.i32, 4), (tp.f64, 2), (tp.i64, 2), (tp.f3
     [*TYPES[:3], TYPES[-1], *(pytest.param(*t, marks=pytest.mark.thorough) for t in TYPES[3:-1])],
     ids=str,
 )
+@pytest.mark.few(2)
 def test_opencl_runs_them(kind, length):
     for p in programs(3, 8, kind).values():
         arrays = [a.astype(kind.dtype) for a in data(p)]

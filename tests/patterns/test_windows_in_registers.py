@@ -239,6 +239,7 @@ def test_the_rule_says_why_it_does_not_apply(p, message):
         pytest.param("row", "gpu", marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(2)
 def test_explored_programs_with_kept_windows_mean_the_same(name, target):
     sums = tp.slide(3, 1) >> tp.map(tp.reduce(tp.add, 0))
     start = PROGRAMS[name] if name != "row" else tp.array("x", tp.i32[14]) >> sums
@@ -261,6 +262,7 @@ def test_explored_programs_with_kept_windows_mean_the_same(name, target):
 @pytest.mark.parametrize(
     ("dimensions", "grids"), [(None, {(0,), (0, 1)}), ((1,), {(0,)}), ((2,), {(0, 1)})]
 )
+@pytest.mark.few(1)
 def test_kept_windows_run_on_grids_of_the_chosen_dimensions(dimensions, grids):
     chosen = rw.ExplorationSettings(tiles=(2, 3), limit=150, sliding=True, dimensions=dimensions)
     found = [d.program for d in rw.explore(PROGRAMS["stencil"], chosen)]

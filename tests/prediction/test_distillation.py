@@ -86,6 +86,7 @@ def test_made_up_queries_have_values_that_were_measured():
     assert np.array_equal(made, shuffled(X, seed=3))
 
 
+@pytest.mark.thorough
 def test_the_models_before_a_teacher_widen_intervals_beyond_the_range(monkeypatch):
     X, y = tuned(200, 0)
     limits = {"features": NAMES, "max_parameters": 60, "max_seconds": None}

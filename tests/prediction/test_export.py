@@ -70,6 +70,7 @@ int main(void) {
 
 
 @pytest.mark.parametrize("kind", [Augmented, Auto, GaussianProcess, LRC])
+@pytest.mark.few(2)
 def test_c_computes_the_intervals_of_the_model(kind, tmp_path):
     model = kind(features=("m", "n", "k", "threads"), complexity="m*n*k", folds=3)
     model.fit(*products(60))

@@ -44,6 +44,7 @@ def test_training_instances_take_what_they_took(model):
     np.testing.assert_allclose(model.predict(table)[once], seconds[once], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_it_is_stored_and_cloned(model, tmp_path):
     table, _ = schedules(50, seed=3)
     model.save(tmp_path / "m.json")

@@ -54,6 +54,7 @@ def test_crashes_hangs_and_want_of_memory_are_outcomes_and_the_rest_goes_on(tmp_
     assert again.dropped == runs.dropped
 
 
+@pytest.mark.thorough
 def test_wider_limits_measure_again_what_ran_into_narrower_ones(tmp_path):
     slow = unruly([1, 6])
     with Records(tmp_path / "r.sqlite") as records:

@@ -64,6 +64,7 @@ def test_without_time_little_is_tried():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.thorough
 def test_densities_are_kept_where_they_clearly_help(sparse):
     random = np.random.default_rng(5)
     n = 150

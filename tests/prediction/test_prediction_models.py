@@ -211,8 +211,8 @@ def test_scikit_learn_can_validate_it():
 @pytest.mark.parametrize(
     "model",
     [
-        Augmented(max_seconds=0.0),
         Forest(trees=20, folds=0),
+        pytest.param(Augmented(max_seconds=0.0), marks=pytest.mark.thorough),
         pytest.param(Boosted(folds=0), marks=pytest.mark.thorough),
         pytest.param(GaussianProcess(folds=0), marks=pytest.mark.thorough),
         pytest.param(Auto(), marks=pytest.mark.thorough),

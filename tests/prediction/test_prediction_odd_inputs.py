@@ -75,6 +75,7 @@ class Frame:
     ],
     ids="lists bytes constant all_constant same_times negative three_rows repeated huge".split(),
 )
+@pytest.mark.few(30)
 def test_fit_predict_store_and_export(kind, table, seconds):
     made = kind(complexity="x0*x1*x2", **SMALL.get(kind, {}))
     model = clone(made).fit(table, seconds)

@@ -303,6 +303,7 @@ def test_one_compiled_call_gives_what_the_models_predict(parts):
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
 @pytest.mark.parametrize("limit", [8, 24, 75, 150])
+@pytest.mark.few(2)
 def test_models_in_one_table_predict_what_each_does_alone(limit):
     """Of one term or several, with and without hidden units and expressions."""
     table = drawn()
@@ -338,6 +339,7 @@ def test_models_in_one_table_predict_what_each_does_alone(limit):
         pytest.param(3, 0, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(1)
 def test_every_shape_of_a_model_is_compiled_to_what_it_predicts(terms, hidden):
     model = fitted(lambda m, n, k, d1, d2: 1e-6 * m * n * d2)
     model.shape_ = Shape(len(model.inputs_), terms, hidden)

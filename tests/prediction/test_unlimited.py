@@ -150,6 +150,7 @@ def test_trees_of_many_instances_are_those_of_scikit_learn(monkeypatch, fine):
     assert np.allclose(model.predict(X), np.exp(logs))
 
 
+@pytest.mark.thorough
 def test_many_instances_of_many_steps_get_larger_trees():
     """What they hold is more than 31 leaves can tell; small sets and noise keep small ones."""
     random = np.random.default_rng(0)

@@ -134,6 +134,7 @@ def test_climbs_are_feasible_and_end_higher_than_they_began():
     assert scores.max() >= score(starts).max() + 5
 
 
+@pytest.mark.thorough
 def test_a_search_over_many_switches_beats_random_search():
     space = switches(60)
     weights = np.random.default_rng(0).normal(size=60) * (np.arange(60) < 12)

@@ -28,6 +28,7 @@ def cost(c):
     return 1 + value + {"a": 0, "b": 1, None: 2}[c["mode"]]
 
 
+@pytest.mark.thorough
 def test_it_beats_random_search():
     def run(sampler):
         study = optuna.create_study(sampler=sampler)

@@ -107,6 +107,7 @@ def test_a_recording_is_read_as_written_and_its_failures_fail(tmp_path):
 
 
 @pytest.mark.parametrize("make", [halide_blur, halide_matmul, halide_harris, halide_laplacian])
+@pytest.mark.few(2)
 def test_a_halide_template_is_built_verified_and_timed_elsewhere(make):
     problem = make(64) if make is halide_matmul else make(128, 64)
     found = problem(problem.space.default())

@@ -116,6 +116,7 @@ def test_a_process_pool_that_loses_a_process_ends_with_what_was_found():
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.few(1)
 def test_ctrl_c_ends_at_once_with_the_best_so_far(problem, tmp_path, jobs):
     line = [sys.executable, "-m", "tilewright.cli", *problem(800), "--jobs", str(jobs)]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

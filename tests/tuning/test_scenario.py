@@ -264,6 +264,7 @@ def test_a_python_function_in_the_clients_place(folder):
         ("", "ended after line 0"),
     ],
 )
+@pytest.mark.few(2)
 def test_replies_that_cannot_be_read_are_named(folder, reply, named):
     line = [sys.executable, "-m", "tilewright.cli", "tune", "scenario.json"]
     line += ["--records", "records.sqlite"]

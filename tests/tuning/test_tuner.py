@@ -296,6 +296,7 @@ def test_the_gain_of_the_rest_grows_with_the_evaluations_left():
     assert not tuner.exhausted((few + many) / 2, rest=200)
 
 
+@pytest.mark.thorough
 def test_stopping_looks_further_than_the_next_evaluation():
     # on this recording, gains of less than 0.5 % in a step were expected with much to come
     problem = next(p for p in recorded() if p.name == "opencl_matmul")

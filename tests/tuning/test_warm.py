@@ -54,6 +54,7 @@ def test_a_similar_problem_shapes_the_model_and_not_only_the_queue():
     assert mean_best(3, similar, queued=3) < mean_best(3) - 0.2
 
 
+@pytest.mark.thorough
 def test_a_problem_that_misleads_costs_little():
     opposite = earlier(lambda c: 1e-3 / cost(c))
     unrelated = earlier(lambda c: 1.0 + (zlib.crc32(repr(c).encode()) % 97), seed=1)

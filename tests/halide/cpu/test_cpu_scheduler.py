@@ -136,6 +136,7 @@ def run(algorithm: Any, schedule: Schedule) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "build", [stencils, scan_and_histogram, transposing, vertical, rows_counted]
 )
+@pytest.mark.few(2)
 def test_every_candidate_is_legal_and_right(build: Any, size: tuple[int, int]) -> None:
     algorithm = load(build(*size))
     expected = run(algorithm, naive_schedule(algorithm, "host"))

@@ -71,6 +71,7 @@ def test_the_operand_with_distant_rows_is_copied():
 
 
 @pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.few(1)
 def test_the_learned_scheduler_keeps_a_panel_whatever_its_model_expects(auto):
     _, analytic = planned(**SIZES)
     assert panels(analytic) == ["a"]
@@ -101,6 +102,7 @@ def test_others_are_not(changed):
 
 
 @pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.few(1)
 def test_the_answer_is_right(guarded):
     # The height is neither a multiple of a block nor of a task's rows.
     algorithm, plan = planned(width=1536, height=50, depth=512)
@@ -109,6 +111,7 @@ def test_the_answer_is_right(guarded):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1536, 48), (1543, 31), (40, 50), (7, 3)])
+@pytest.mark.few(2)
 def test_it_is_right_at_other_sizes(width, height):
     pipeline, a, b = product(**SIZES)
     algorithm = load(pipeline)

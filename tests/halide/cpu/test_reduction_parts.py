@@ -130,6 +130,7 @@ def test_neighbours_have_partial_results_where_halide_has_no_vectors(kind, cores
         ("where", 3, None),
     ],
 )
+@pytest.mark.few(5)
 def test_the_rest_of_a_loop_has_lanes(kind, width, lanes):
     schedule = scheduled(reduced(kind, width, height=90000))
     (entry,) = (each for each in schedule.clones if isinstance(each, Factored))
@@ -250,6 +251,7 @@ CASES = {*((kind, 1000, 700, False) for kind in KINDS), ("histogram", 1003, 701,
         )
     ],
 )
+@pytest.mark.few(3)
 def test_the_answer_is_right(kind, width, height, guarded):
     algorithm = reduced(kind, width, height)
     schedule = scheduled(algorithm)
@@ -267,6 +269,7 @@ def test_the_answer_is_right(kind, width, height, guarded):
         pytest.param(31, True, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(2)
 def test_the_answer_is_right_with_a_rest(kind, width, guarded):
     algorithm = reduced(kind, width, 9001)
     schedule = scheduled(algorithm)

@@ -274,6 +274,7 @@ def product(rows=70, columns=1003, kind=None):
 
 
 @pytest.mark.parametrize("kind", [hl.Float(32), hl.Int(32)], ids=str)
+@pytest.mark.few(1)
 def test_a_product_of_a_matrix_and_a_vector_is_summed_in_steps_and_right(kind):
     algorithm = load(product(kind=kind))
     schedule = schedule_cpu(algorithm, MACHINE)[0].schedule

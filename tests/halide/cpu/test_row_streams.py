@@ -194,6 +194,7 @@ def test_around_a_single_block_the_reduction_loop_is_the_innermost():
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("extents", [(0,), (0, 5), (5, 0)])
+@pytest.mark.few(1)
 def test_sums_over_nothing_are_planned(extents):
     image, out, total = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("out"), hl.Func("total")
     r = hl.RDom([(0, extent) for extent in extents], "r")
@@ -229,6 +230,7 @@ def test_short_reduction_loops_are_unrolled(extents, expected):
         pytest.param(sparse, True, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(1)
 def test_the_schedules_give_the_right_answer(make, guarded):
     small = {"width": 300, "height": 70} if make is columns else {"rows": 130, "width": 5}
     planned = schedule_cpu(make(), MACHINE)[0].schedule
@@ -294,6 +296,7 @@ def test_an_output_adds_values_of_fewer_dimensions():
     assert_right(algorithm, schedule_cpu(algorithm, MACHINE)[0].schedule, False)
 
 
+@pytest.mark.thorough
 def test_an_update_with_reduction_loops_has_no_funcs_in_its_tiles():
     image = hl.ImageParam(hl.Float(32), 2, "image")
     r, s = hl.RDom([(0, 3), (0, 3)], "r"), hl.RDom([(0, 300)], "s")

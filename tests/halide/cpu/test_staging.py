@@ -81,6 +81,7 @@ def test_an_output_accumulates_in_a_wrapper_of_its_partial_results():
         pytest.param("none", True, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(1)
 def test_a_wrapped_reduction_gives_the_right_answer(readers, guarded):
     # Neither extent is a multiple of a block.
     height = 13 if readers == "stencil" else 93

@@ -175,6 +175,7 @@ def test_steps_between_interleaved_pixels_are_steps_in_memory():
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.few(1)
 def test_masked_vectors_are_for_neighbours(interleaved):
     """Halide loads masked lanes that are apart one by one, each after a branch."""
     algorithm = masked(interleaved)
@@ -237,6 +238,7 @@ def test_stages_of_few_values_fill_registers_of_their_narrowest_type(operations,
 
 
 @pytest.mark.parametrize(("fault", "buffers"), [(0.0, 3), (1.5, 0)])
+@pytest.mark.few(1)
 def test_merges_that_save_a_buffer_at_root_save_its_page_faults(fault, buffers):
     """Two buffers at a time are more than the C library keeps of a free heap."""
     algorithm = spread(steps=4, width=1280, height=960)

@@ -197,6 +197,7 @@ def test_registers_that_halide_finds_no_bound_of():
 
 
 @pytest.mark.opencl
+@pytest.mark.thorough
 def test_the_answers_are_right():
     task = make_task(halved(), target="opencl")
     names = {func.name.split("$")[0]: func.name for func in task.algorithm.funcs}

@@ -34,6 +34,7 @@ ALGORITHM = load(filtered()[0])
 
 
 @pytest.mark.parametrize("mode", ["nested", "overlapped", "none"])
+@pytest.mark.few(1)
 def test_the_kernel_that_uses_them_knows_them(mode):
     (planned,) = schedule_gpu(ALGORITHM, gpu("a100"), mode=mode)
     known = {k for f in planned.schedule.funcs for s in f.stages for k in s.specialize}

@@ -43,6 +43,7 @@ def planned_for(machine, size=512, updates=1):
 
 
 @pytest.mark.parametrize("updates", [1, 2])
+@pytest.mark.few(1)
 def test_an_output_accumulates_in_registers(updates):
     algorithm, planned = planned_for(A100, updates=updates)
     place, count = algorithm.order[algorithm.outputs[0]], len(algorithm.funcs)
@@ -84,6 +85,7 @@ def test_the_answers_are_right(updates):
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("size", [(1, 1), (37, 5), (200, 131)])
+@pytest.mark.few(1)
 def test_other_sizes_than_those_expected_are_right(size):
     algorithm, planned = planned_for(TIMED, 123)
     assert planned.schedule.clones

@@ -56,6 +56,7 @@ def fading(width, height):
 @pytest.mark.parametrize(
     "radius", [*(pytest.param(each, marks=pytest.mark.thorough) for each in (1, 2)), 3]
 )
+@pytest.mark.thorough
 def test_halide_lowers_all_plans_of_a_separable_minimum(radius, machine):
     task = make_task(erosion(1536, 2560, radius), target="cuda", machine=machine)
     planned = plan(task, k=5)
@@ -156,6 +157,7 @@ def lowers(halo, tall, each):
 
 @pytest.mark.parametrize("each", [2, 4])
 @pytest.mark.parametrize("halo", [0, 1, 2, 4])
+@pytest.mark.few(4)
 def test_registers_of_guarded_blocks_are_bounded_where_halide_bounds_them(halo, each):
     algorithm = load(window(halo)[-1])
     names = [bare(func.name) for func in algorithm.funcs]

@@ -42,6 +42,7 @@ def copied(schedule):
 
 @pytest.mark.parametrize("points", SHAPES)
 @pytest.mark.parametrize("name", ["harris", "unsharp", "stencil_chain"])
+@pytest.mark.few(4)
 def test_launches_are_as_predicted_and_halide_lowers_them(name, points):
     algorithm = example(name)
     plan = planned(algorithm, gpu("v100"), points)
@@ -83,6 +84,7 @@ def test_members_in_shared_memory_take_fewer_threads_too():
         ("stencil_chain", (1, 4), {"width": 101, "height": 67, "stencils": 3}),
     ],
 )
+@pytest.mark.few(1)
 def test_answers_are_right(name, points, sizes):
     # Neither extent is a multiple of what a thread computes.
     algorithm = example(name, **sizes)

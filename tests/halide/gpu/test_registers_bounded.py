@@ -75,6 +75,7 @@ def resampled(size):
         pytest.param(resampled, "a100", marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.few(1)
 def test_halide_refuses_none_of_the_chosen_schedules(program, machine):
     planned = plan_checked(make_task(program(512), target="cuda", machine=machine))
     assert not [note for note in planned[0].notes if "refused" in note]
@@ -176,6 +177,7 @@ def test_sums_at_clamped_coordinates_are_not_kept_in_registers():
     assert not [note for note in planned.notes if "refused" in note or "Left out" in note]
 
 
+@pytest.mark.thorough
 def test_members_stay_out_of_threads_if_no_tile_bounds_their_registers():
     # A chain of arg-min, channels and pyramids, of which no tile with several points is left.
     program = random_pipelines.build(random_pipelines.random_pipeline(1165), limited=True)

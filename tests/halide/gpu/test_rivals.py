@@ -86,6 +86,7 @@ def row_norms(rows, columns):
     return norms
 
 
+@pytest.mark.thorough
 def test_what_was_planned_by_other_constants_changes_no_schedule():
     made, other = (
         make_task(row_norms(64, columns), target="cuda", machine="a100")
@@ -103,6 +104,7 @@ def test_what_was_planned_by_other_constants_changes_no_schedule():
         assert again.cost == fresh.cost
 
 
+@pytest.mark.thorough
 def test_work_is_counted_once_for_all_constants(monkeypatch):
     counted = []
     count = GroupWork._count

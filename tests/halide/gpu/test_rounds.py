@@ -84,6 +84,7 @@ def test_which_loops_are_independent_in_a_round(case):
 
 
 @pytest.mark.parametrize("case", [case for case, (*_, expected) in CASES.items() if expected])
+@pytest.mark.thorough
 def test_independent_iterations_may_run_in_any_order(case):
     # The same update in Python, with the iterations of each round in three orders.
     store, loads, _ = CASES[case]

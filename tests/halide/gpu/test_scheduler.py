@@ -109,6 +109,7 @@ def test_with_any_size_outputs_may_be_smaller_than_a_tile():
 
 
 @pytest.mark.parametrize("name", sorted(CONSTRUCTS))
+@pytest.mark.few(30)
 def test_every_construct_gets_a_legal_schedule(name):
     algorithm = load(pipeline(name))
     for planned in schedule_gpu(algorithm, gpu("a100"), k=3):
@@ -121,6 +122,7 @@ def test_every_construct_gets_a_legal_schedule(name):
     ["tuples", "predicated_reduction", "scatter", "two_scans", "several_outputs", "no_dimensions",
      "undefined_initially", "negative_origin", "inline_argmin", "interleaved"],
 )  # fmt: skip
+@pytest.mark.few(5)
 def test_constructs_compute_the_right_thing(name):
     algorithm = load(pipeline(name))
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)

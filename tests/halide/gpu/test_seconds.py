@@ -51,6 +51,7 @@ def test_a_matrix_product_takes_at_least_its_operations():
     assert least < total(matmul(1024), "a100") < 20 * least
 
 
+@pytest.mark.thorough
 def test_a_newer_gpu_is_expected_to_be_faster():
     times = [total(matmul(1024), machine) for machine in ("k40c", "v100", "h100")]
     assert times == sorted(times, reverse=True)

@@ -94,6 +94,7 @@ def test_launches_of_random_kernels_are_as_predicted(launched):
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("seed", [11, 20, pytest.param(4, marks=pytest.mark.thorough)])
+@pytest.mark.few(1)
 def test_answers_are_right(seed):
     # Neither extent is a multiple of the tile, so the last blocks shift inwards.
     algorithm, planned, members = case(seed, SMALL_GPU)
@@ -170,6 +171,7 @@ def test_groups_that_gain_little_are_not_merged_to_slide():
 
 
 @pytest.mark.parametrize("name", ["stencil_chain", "harris", "unsharp"])
+@pytest.mark.few(1)
 def test_the_search_does_not_try_to_slide_in_two_dimensions(name):
     (planned,) = schedule_gpu(example(name), V100)
     assert not sliding_of(planned)

@@ -125,6 +125,7 @@ REDUCTIONS = builders("sum", "position")
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.few(1)
 def test_reductions_that_leave_the_gpu_idle_are_split(name):
     algorithm, planned = built(name), planned_for(name, A100)
     assert any(isinstance(entry, Factored) for entry in planned.schedule.clones)
@@ -199,6 +200,7 @@ def test_a_pipeline_that_is_split_already_is_left_as_it_is():
         *(pytest.param(each, marks=pytest.mark.thorough) for each in ("r >= i", "r / 4 < i")),
     ],
 )
+@pytest.mark.few(1)
 def test_halide_lowers_partial_results_under_conditions_on_two_loops(condition):
     i, image, f = hl.Var("i"), hl.ImageParam(hl.Float(32), 1, "image"), hl.Func("f")
     r = hl.RDom([(0, 5000)], "r")
@@ -236,6 +238,7 @@ def test_the_answers_are_right(name):
     height=st.integers(90, 400),
     shape=st.sampled_from(SHAPES[:4]),
 )
+@pytest.mark.thorough
 def test_every_shape_is_right_at_any_size(build, width, height, shape):
     algorithm = build(width, height)
     base = base_of(algorithm)
@@ -249,6 +252,7 @@ def test_every_shape_is_right_at_any_size(build, width, height, shape):
 
 @pytest.mark.opencl
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (37, 5), (255, 700), (1500, 33)])
+@pytest.mark.few(2)
 def test_other_sizes_than_those_expected_are_right(width, height):
     algorithm, planned = built("sum"), planned_for("sum", TIMED)
     assert planned.schedule.clones

@@ -236,6 +236,7 @@ def test_the_cut_that_saves_most_comes_first():
 
 
 @pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.few(2)
 def test_one_shot_is_at_least_as_fast_as_all_that_the_cost_would_choose(name):
     algorithm = PIPELINES[name]()
     task = task_of(algorithm)
@@ -257,6 +258,7 @@ def test_threads_compute_several_points_where_that_is_faster():
     assert best.cost < 0.8 * predicted(task_of(box_blur()), paper.schedule).seconds
 
 
+@pytest.mark.thorough
 def test_a_chain_of_wide_stencils_is_not_fused_whole():
     algorithm = chain(8)
     (paper,) = schedule_gpu(algorithm, GPU, objective="sioutas")

@@ -61,6 +61,7 @@ def test_a_kernel_is_found_by_a_numbered_name():
 
 
 @pytest.mark.opencl
+@pytest.mark.thorough
 def test_a_schedule_launches_what_the_model_says():
     algorithm = example("bilateral_grid")
     (planned,) = schedule_gpu(algorithm, SMALL_GPU)

@@ -1,5 +1,6 @@
 """Operands of reductions that are copied to registers four elements at a time."""
 
+import functools
 import re
 from collections import Counter
 from dataclasses import replace
@@ -94,27 +95,38 @@ def loaded(algorithm, schedule):
     return Counter(re.findall(r"ld\.global\S*", ptx))
 
 
-ALGORITHM, SCHEDULE = planned(product()[0])
+class Planned:
+    """The product, planned when a test first asks for it."""
+
+    @functools.cached_property
+    def both(self):
+        return planned(product()[0])
+
+    algorithm = property(lambda self: self.both[0])
+    schedule = property(lambda self: self.both[1])
+
+
+PRODUCT = Planned()
 
 
 def test_operands_are_loaded_four_at_a_time():
-    assert vectors(ALGORITHM, SCHEDULE) == ["a", "b"]
-    assert not check(SCHEDULE, ALGORITHM)
-    a, b = (i for i, p in enumerate(ALGORITHM.parameters) if p.is_buffer)
-    out = len(ALGORITHM.funcs) - 1
-    assert conditions(SCHEDULE) >= {
+    assert vectors(PRODUCT.algorithm, PRODUCT.schedule) == ["a", "b"]
+    assert not check(PRODUCT.schedule, PRODUCT.algorithm)
+    a, b = (i for i, p in enumerate(PRODUCT.algorithm.parameters) if p.is_buffer)
+    out = len(PRODUCT.algorithm.funcs) - 1
+    assert conditions(PRODUCT.schedule) >= {
         *(KnownValue(image, "min", 0, 4, multiple=True) for image in (a, b)),
         *(KnownValue(image, "stride", 1, 4, multiple=True) for image in (a, b)),
         OutputExtent(out, 0, 1, 4, 4),
     }
-    assert all(holds(known, ALGORITHM) for known in conditions(SCHEDULE))
-    assert any(".v4" in kind for kind in loaded(ALGORITHM, SCHEDULE))
+    assert all(holds(known, PRODUCT.algorithm) for known in conditions(PRODUCT.schedule))
+    assert any(".v4" in kind for kind in loaded(PRODUCT.algorithm, PRODUCT.schedule))
 
 
 def test_without_the_conditions_they_are_loaded_one_by_one():
-    plain = from_json(to_json(SCHEDULE), ALGORITHM)
+    plain = from_json(to_json(PRODUCT.schedule), PRODUCT.algorithm)
     bare = to_json(plain).replace('"multiple": true', '"least": true')
-    assert not any(".v4" in kind for kind in loaded(ALGORITHM, from_json(bare)))
+    assert not any(".v4" in kind for kind in loaded(PRODUCT.algorithm, from_json(bare)))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +140,7 @@ def test_without_the_conditions_they_are_loaded_one_by_one():
         (window(), ["b"]),  # the weights are aligned
     ],
 )
+@pytest.mark.few(3)
 def test_operands_that_are_not_aligned_are_loaded_one_by_one(pipeline, expected):
     algorithm, schedule = planned(pipeline)
     found = vectors(algorithm, schedule)
@@ -142,6 +155,7 @@ def test_operands_that_are_not_aligned_are_loaded_one_by_one(pipeline, expected)
     ("width", "height", "start"),
     [(256, 64, 0), (128, 96, 4), (130, 70, 1), (66, 64, 2), (5, 3, 0)],
 )
+@pytest.mark.few(2)
 def test_right_where_vectors_are_aligned_and_elsewhere(width, height, start):
     depth = 64
     pipeline, a, b = product(depth=depth)
@@ -165,39 +179,47 @@ def test_right_where_vectors_are_aligned_and_elsewhere(width, height, start):
 
 
 def test_conditions_are_kept_as_text_and_read_from_pipelines():
-    assert from_json(to_json(SCHEDULE), ALGORITHM) == SCHEDULE
-    broken = to_json(SCHEDULE).replace('"value": 4', '"value": 0')
+    assert from_json(to_json(PRODUCT.schedule), PRODUCT.algorithm) == PRODUCT.schedule
+    broken = to_json(PRODUCT.schedule).replace('"value": 4', '"value": 0')
     with pytest.raises(ScheduleError, match="multiple of 0"):
-        from_json(broken, ALGORITHM)
-    bare = replace(SCHEDULE, funcs=tuple(map(without_sizes, SCHEDULE.funcs)))
-    pipeline = hl.deserialize_pipeline(ALGORITHM.serialized)
-    apply(bare, ALGORITHM, pipeline, same_bytes=True)
-    given = read_schedule(bytes(hl.serialize_pipeline(pipeline)), SCHEDULE.target)
-    assert conditions(given.schedule) == conditions(SCHEDULE)
-    words = conditions_text(tuple(sorted(conditions(SCHEDULE), key=repr)), ALGORITHM)
+        from_json(broken, PRODUCT.algorithm)
+    bare = replace(PRODUCT.schedule, funcs=tuple(map(without_sizes, PRODUCT.schedule.funcs)))
+    pipeline = hl.deserialize_pipeline(PRODUCT.algorithm.serialized)
+    apply(bare, PRODUCT.algorithm, pipeline, same_bytes=True)
+    given = read_schedule(bytes(hl.serialize_pipeline(pipeline)), PRODUCT.schedule.target)
+    assert conditions(given.schedule) == conditions(PRODUCT.schedule)
+    words = conditions_text(
+        tuple(sorted(conditions(PRODUCT.schedule), key=repr)), PRODUCT.algorithm
+    )
     assert "a stride 1 a multiple of 4" in words
     assert "starting at a multiple of 4" in words
 
 
 def test_printed_code_lowers_to_the_same(tmp_path):
     space: dict = {}
-    exec(to_python(SCHEDULE, ALGORITHM), space)
+    exec(to_python(PRODUCT.schedule, PRODUCT.algorithm), space)
     path = tmp_path / "stmt"
-    target = SCHEDULE.target
-    live = lowered(lambda: product()[0], lambda p: apply(SCHEDULE, ALGORITHM, p), path, target)
+    target = PRODUCT.schedule.target
+    live = lowered(
+        lambda: product()[0], lambda p: apply(PRODUCT.schedule, PRODUCT.algorithm, p), path, target
+    )
     again = lowered(lambda: product()[0], space["schedule"], path, target)
     assert re.findall(r"% 4\) == 0", live)
     assert re.findall(r"for\w* \(", again) == re.findall(r"for\w* \(", live)
-    assert 'known(param.at("a").at(0), ".stride.1", 4, false, true)' in to_cpp(SCHEDULE, ALGORITHM)
+    assert 'known(param.at("a").at(0), ".stride.1", 4, false, true)' in to_cpp(
+        PRODUCT.schedule, PRODUCT.algorithm
+    )
 
 
 def test_a_vector_is_one_access():
     machine = gpu("a100")
-    nest = schedule_nest(Task(ALGORITHM, machine.halide_target, machine, "test"), SCHEDULE)
+    nest = schedule_nest(
+        Task(PRODUCT.algorithm, machine.halide_target, machine, "test"), PRODUCT.schedule
+    )
     (kernel,), _ = kernels_of(nest, machine, GpuConstants())
     loads = [a for stage in kernel.stages for a in stage.accesses if not a.store]
-    entries = {ALGORITHM.funcs[e.func].name[0]: e for e in SCHEDULE.funcs}
-    (reduction,) = (e for e in SCHEDULE.funcs if len(e.stages) > 1)
+    entries = {PRODUCT.algorithm.funcs[e.func].name[0]: e for e in PRODUCT.schedule.funcs}
+    (reduction,) = (e for e in PRODUCT.schedule.funcs if len(e.stages) > 1)
     steps = next(s.factor for s in reduction.stages[1].splits)
     out = entries["o"].stages[0]
     each = {s.old[:2]: s.factor for s in out.splits if s.inner.endswith("_r")}

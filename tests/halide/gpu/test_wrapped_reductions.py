@@ -116,6 +116,7 @@ def test_outputs_and_scattering_stages_are_not():
 
 
 @pytest.mark.parametrize("build", [filtered, pair])
+@pytest.mark.few(1)
 def test_the_sums_are_in_registers(build):
     algorithm = build()
     (planned,) = schedule_gpu(algorithm, A100)
@@ -126,6 +127,7 @@ def test_the_sums_are_in_registers(build):
 
 
 @pytest.mark.parametrize("build", [filtered, pair, matmul, counted])
+@pytest.mark.few(2)
 def test_wrappers_are_used_only_where_they_are_faster(build, monkeypatch):
     algorithm = build()
     (ours,) = schedule_gpu(algorithm, A100)
@@ -139,6 +141,7 @@ def test_wrappers_are_used_only_where_they_are_faster(build, monkeypatch):
 
 
 @pytest.mark.parametrize(("slack", "refined"), [(0.0, 1), (1e9, 2)])
+@pytest.mark.few(1)
 def test_far_slower_wrappers_are_not_refined(slack, refined, monkeypatch):
     seen = []
     whole = TimeSearch._refined
@@ -154,6 +157,7 @@ def test_far_slower_wrappers_are_not_refined(slack, refined, monkeypatch):
     assert bool(planned.schedule.clones) == (refined == 2)
 
 
+@pytest.mark.thorough
 def test_a_wrapper_that_is_slower_is_not_used(monkeypatch):
     algorithm = filtered()
     best = scheduler.TimeSearch.best
@@ -179,6 +183,7 @@ def test_the_cost_of_a_plan_is_its_predicted_time():
 
 @pytest.mark.opencl
 @pytest.mark.parametrize("build", [filtered, pair])
+@pytest.mark.few(1)
 def test_the_answers_are_right(build):
     algorithm = build(size=40, taps=9)
     plans = schedule_gpu(algorithm, TIMED, k=3)

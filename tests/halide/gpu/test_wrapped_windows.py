@@ -78,6 +78,7 @@ def test_small_windows_do_not():
     assert found(load(out)) == []
 
 
+@pytest.mark.thorough
 def test_windows_are_shared_where_that_is_faster(monkeypatch):
     algorithm = chain(stages=6)
     (ours,) = schedule_gpu(algorithm, A100)

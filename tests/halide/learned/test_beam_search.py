@@ -69,6 +69,7 @@ def test_the_models_error_is_in_the_note():
 
 
 @pytest.mark.parametrize("name", ["tasks", "trips", "roofline"])
+@pytest.mark.few(1)
 def test_the_correction_is_relative_to_the_analytic_schedule(name):
     made = stencils()
     search, states = searched(made, model=by_change(name))
@@ -134,6 +135,7 @@ def pipeline():
     return random_pipelines.build(random_pipelines.random_pipeline(2, work=(2e5, 6e5)))
 
 
+@pytest.mark.thorough
 def test_it_is_verified_like_any_other(monkeypatch):
     monkeypatch.setattr(scheduler, "Effort", lambda: LITTLE)
     result = tilewright.schedule(pipeline(), target="host", scheduler="learned", verify=True)

@@ -98,6 +98,7 @@ def test_it_finds_the_better_structure_that_the_model_does_not_know(made):
     assert not any(check(each, made.algorithm) for each in machine.measured)
 
 
+@pytest.mark.thorough
 def test_what_it_has_learnt_directs_the_proposals(made):
     machine = Machine(made)
     found = machine.search

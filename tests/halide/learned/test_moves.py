@@ -68,7 +68,7 @@ def answers(made, state, folder):
 
 
 @settings(
-    max_examples=3,
+    max_examples=2,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -84,6 +84,7 @@ def test_a_walk_of_legal_moves_computes_the_right_answer(seed, start, walk, step
 
 
 @pytest.mark.parametrize("seed", [3, 7, pytest.param(15, marks=pytest.mark.thorough)])
+@pytest.mark.few(1)
 def test_what_check_allows_halide_lowers(seed):
     made = task(seed)
     _, states = walked(made, 0, seed, 4)

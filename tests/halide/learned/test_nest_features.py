@@ -35,6 +35,7 @@ def sizes(schedule):
 
 
 @pytest.mark.parametrize("made", [task(2), task(11), stencils()], ids=["2", "11", "stencils"])
+@pytest.mark.few(1)
 def test_all_sizes_at_once_are_each_size_by_itself(made):
     scene, (state, *_) = walked(made, 0, 0, 0)
     output = made.algorithm.order[made.algorithm.outputs[0]]

@@ -38,6 +38,7 @@ def splits(made):
 
 
 @pytest.mark.parametrize("kind", reductions.KINDS)
+@pytest.mark.few(3)
 def test_split_reductions_give_the_right_answer_also_after_further_moves(kind, tmp_path):
     made = reductions.pipeline(kind)
     start, scene, found = splits(made)

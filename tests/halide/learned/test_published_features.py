@@ -404,6 +404,7 @@ def reduction():
 
 @pytest.mark.parametrize("make", [harris_like, reduction])
 @pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.few(2)
 def test_features_are_those_of_the_plugin(make, seed):
     algorithm = make()
     parameters = {

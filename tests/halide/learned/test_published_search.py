@@ -114,6 +114,7 @@ def first_tiled(search):
 @pytest.mark.parametrize(
     "pipeline", [UNSHARP, chain, 29, pytest.param(3, marks=pytest.mark.thorough)]
 )
+@pytest.mark.few(1)
 def test_costs_are_those_of_whole_schedules_which_are_legal_and_lower(pipeline):
     """Numbers are seeds of random pipelines."""
     if isinstance(pipeline, int):
@@ -202,6 +203,7 @@ def mended(task, schedule, reason):
     return made.schedule
 
 
+@pytest.mark.thorough
 def test_every_kind_of_place_is_legal_lowers_and_gives_right_answers(small):
     task, search = small.task, search_for(small)
     found = placed_everywhere(search)

@@ -96,6 +96,7 @@ def test_a_copy_of_all_that_a_task_reads_again_and_again_is_not_predicted_faster
 
 
 @pytest.mark.parametrize("make", [transposed, product])
+@pytest.mark.few(1)
 def test_copies_give_the_right_answer_also_after_further_moves(make, tmp_path):
     made = make(96)
     state = gathering(made)[0] if make is transposed else sampling.seeds(made, 1)[0]
@@ -119,6 +120,7 @@ def test_copies_give_the_right_answer_also_after_further_moves(make, tmp_path):
         *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (6, 7, 8, 10, 13, 15, 29)),
     ],
 )
+@pytest.mark.few(1)
 def test_added_funcs_in_random_pipelines_are_refused_with_a_reason_or_lowered(seed):
     made = task(seed)
     tried = 0
@@ -135,7 +137,7 @@ def test_added_funcs_in_random_pipelines_are_refused_with_a_reason_or_lowered(se
     assert tried
 
 
-@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.sampled_from([6, 8, 10, 13, 15, 19, 24, 29, 33, 36]),
     number=st.integers(0, 50),

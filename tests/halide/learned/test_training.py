@@ -74,6 +74,7 @@ def times_of(made, schedules, coefficients):
     return [float(evaluator.features(exact_size(s)).terms[0] @ each) / clock for s in schedules]
 
 
+@pytest.mark.thorough
 def test_a_model_adapts_to_a_machine_where_other_things_are_slow(made, schedules, tmp_path):
     slow = {**shipped().coefficients, "tasks": 500.0, "loads": 0.01, "arithmetic": 0.01}
     seconds = times_of(made, schedules, slow)
