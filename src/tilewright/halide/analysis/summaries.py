@@ -266,6 +266,7 @@ class Analysis:
         # The compiler knows the values of parameters only if the code is specialised on them.
         self._slopes = Slopes({symbol: known.value for symbol, known in self.known.items()})
         self.output_boxes = dict(output_boxes)
+        self._mine: dict[str, tuple[StageSummary, ...]] = {}  # with this view's inlining
         self._summaries: dict[tuple[str, frozenset[str]], tuple[StageSummary, ...]] = {}
         self._instructions: dict[tuple[str, frozenset[str]], tuple[StageInstructions, ...]] = {}
 
@@ -275,18 +276,17 @@ class Analysis:
         Results that are the same in both are shared. Regions are among them: inlining does not
         change the required region of a Func.
         """
-        # Evaluate these properties before copying, so that the copy has them; none depends on
-        # inlining.
-        _ = self.regions, self.contiguous, self.element_bytes
-        other = copy.copy(self)
-        other.view = self.view.toggled(name)
-        return other
+        return self._of(self.view.toggled(name))
 
     def with_inlined(self, inlined: frozenset[str]) -> Analysis:
         """Return the analysis with these Funcs inlined; results are shared as in `toggled`."""
+        return self._of(View(self.view.algorithm, inlined, self.view.limit, self.view.shared))
+
+    def _of(self, view: View) -> Analysis:
+        # Evaluate these before copying, so that the copy has them; none depends on inlining.
         _ = self.regions, self.contiguous, self.element_bytes
         other = copy.copy(self)
-        other.view = View(self.view.algorithm, inlined, self.view.limit, self.view.shared)
+        other.view, other._mine = view, {}
         return other
 
     def with_boxes(self, output_boxes: Mapping[str, Box]) -> Analysis:
@@ -321,13 +321,14 @@ class Analysis:
 
     def summaries(self, name: str) -> tuple[StageSummary, ...]:
         """Return the summaries of a Func's stages."""
-        key = (name, self.view.absorbed(name))
-        known = self._summaries.get(key)
+        if (mine := self._mine.get(name)) is not None:
+            return mine
+        known = self._summaries.get(key := (name, self.view.absorbed(name)))
         if known is None:
             func = self.view.algorithm.by_name[name]
             each = (_summary(func, s, self.linear, self._slopes) for s in self.view.stages(name))
-            known = tuple(laid_out(summary, self.apart) for summary in each)
-            self._summaries[key] = known
+            known = self._summaries[key] = tuple(laid_out(one, self.apart) for one in each)
+        self._mine[name] = known
         return known
 
     def at_residues(

@@ -96,6 +96,7 @@ class CpuCosts:
         self.nested = nested
         self._hosts = {nest.host: guest for guest, nest in nested.items()}
         self._blocks: dict[tuple[str, int], Block] = {}
+        self._pure_loops: dict[tuple[str, int], dict[int, str]] = {}
         self._bytes: dict[str, float] = {}
         self._facts = StageFacts(analysis, model, self.innermost)
         self.kept_heap = math.inf  # bytes; see `storage`
@@ -128,13 +129,15 @@ class CpuCosts:
 
     def pure_loops(self, name: str, index: int) -> dict[int, str]:
         """Return the stage's pure loops by dimension of the Func; others are missing."""
-        stage = self.analysis.view.stages(name)[index]
-        pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
-        return {
-            d: arg.name
-            for d, arg in enumerate(stage.args)
-            if isinstance(arg, Variable) and arg.name in pure
-        }
+        found = self._pure_loops.get((name, index))
+        if found is None:
+            stage = self.analysis.view.stages(name)[index]
+            pure = {loop.name for loop in stage.loops if loop.kind == "pure"}
+            args = [a.name if isinstance(a, Variable) else "" for a in stage.args]
+            found = self._pure_loops[name, index] = {
+                d: arg for d, arg in enumerate(args) if arg in pure
+            }
+        return found
 
     def block(self, name: str, index: int) -> Block:
         """Return the innermost block of a stage.

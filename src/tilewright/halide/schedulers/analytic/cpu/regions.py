@@ -88,12 +88,12 @@ def rows_of(boxes: Mapping[str, Box], start: int, n: int) -> dict[str, Box]:
     """Return entries start to start + n - 1 of each bound of the boxes."""
 
     def part(bound: Bound) -> Bound:
-        if isinstance(bound, float) or np.ndim(bound) == 0:
+        if isinstance(bound, float) or bound.ndim == 0:
             return bound
         return bound[start : start + n]
 
     return {
-        name: tuple(Interval(part(i.lo), part(i.hi)) for i in box) for name, box in boxes.items()
+        name: tuple([Interval(part(i.lo), part(i.hi)) for i in box]) for name, box in boxes.items()
     }
 
 
