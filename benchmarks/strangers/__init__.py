@@ -14,6 +14,7 @@ from strangers import (
     imaging,
     networks,
     pictures,
+    pixels,
     quantised,
     resize,
     sciences,
@@ -37,6 +38,7 @@ FAMILIES = {
         pictures,
         sciences,
         workshop,
+        pixels,
     )
 }
 PROGRAMS: dict[str, Program] = {
@@ -100,6 +102,7 @@ CONSULTED = frozenset(
         "running_columns",
         "scal",
         "sharpen",
+        "soften",
         "softmax",
         "sparse_rows",
         "spread_labels",

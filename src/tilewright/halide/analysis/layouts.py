@@ -7,6 +7,7 @@ A step along a dimension of stride 3 is a step of 3 elements along the contiguou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ Strides = tuple[int | None, ...]
 
 # Up to this stride Halide 21 loads dense vectors and shuffles (`CpuConstants.longest_stride`).
 _MOST_PLANES = 4
+
+# A stage with more loads of one interleaved buffer, such as a stencil, shuffles the same values
+# repeatedly: nine loads of 64 bytes took twice the time of a copy, and a minute to compile.
+_MOST_LOADS = 4
 
 
 def interleaved_planes(spans: Sequence[Span | None], strides: Strides) -> int | None:
@@ -86,11 +91,20 @@ def contiguous_axes(algorithm: Algorithm, known: Iterable[KnownValue]) -> dict[s
 
 
 def laid_out(summary: StageSummary, known: Mapping[str, Strides]) -> StageSummary:
-    """Return a stage's summary with the known strides of what it reads and writes."""
+    """Return a stage's summary with the known strides of what it reads and writes.
+
+    Of interleaved planes that it reads more than `_MOST_LOADS` times, strides are left unknown, so
+    that a copy of them is cheaper.
+    """
     if summary.func not in known and not any(load.callee in known for load in summary.loads):
         return summary
-    loads = tuple(replace(load, apart=known.get(load.callee, ())) for load in summary.loads)
-    return replace(summary, loads=loads, apart=known.get(summary.func, ()))
+    counts = Counter(load.callee for load in summary.loads)
+    loads = []
+    for load in summary.loads:
+        strides = known.get(load.callee, ())
+        few = strides[:1] != (1,) or counts[load.callee] <= _MOST_LOADS
+        loads.append(replace(load, apart=strides if few else ()))
+    return replace(summary, loads=tuple(loads), apart=known.get(summary.func, ()))
 
 
 def steps_in_memory(load: Load, steps: tuple[float, ...]) -> tuple[float, ...]:

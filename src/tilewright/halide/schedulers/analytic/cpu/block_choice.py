@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from tilewright.halide.analysis.layouts import steps_in_memory
 from tilewright.halide.analysis.reductions import accumulates
 from tilewright.halide.analysis.summaries import Load, StageSummary
 from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
@@ -195,7 +196,7 @@ def _candidates(
                                      innermost, accumulating, reducing)  # fmt: skip
                 if accumulating:
                     several = (b for b in several if _compiles(summary, loops, b, innermost))
-                yield from several
+                yield from (b for b in several if _shuffles_few(summary, loops, b))
 
 
 def _gathers(load: Load, vector: str, innermost: Innermost) -> bool:
@@ -215,6 +216,18 @@ def _compiles(
     """Return whether LLVM compiles the block of a reduction in seconds."""
     small = block.vectors * block.rows == 1
     return small or gathered_elements(summary, loops, block, innermost) <= SEARCH.most_gathered
+
+
+def _shuffles_few(summary: StageSummary, loops: Mapping[int, str], block: Block) -> bool:
+    """Return whether LLVM compiles the shuffles of a block's interleaved values in seconds."""
+    vector = None if block.vector is None else loops.get(block.vector)
+    row = None if block.row is None else loops.get(block.row)
+    lanes = 0
+    for load in summary.loads:
+        steps = load.strides.get(vector or "")
+        if load.apart and steps and abs(steps_in_memory(load, steps)[load.apart.index(1)]) > 1:
+            lanes += block.width * (block.rows if row in load.strides else 1)
+    return lanes <= SEARCH.most_shuffled
 
 
 def _scattering(loops: Mapping[int, str], extents: Mapping[int, float]) -> Iterator[Block]:

@@ -380,6 +380,9 @@ class CpuSearch(UnknownSizes):
     block_rows: tuple[int, ...] = constant(
         (2, 3, 4, 6, 8), COUNT, "chosen: with one vector, up to half of 16 registers"
     )
+    most_shuffled: int = constant(
+        600, "lanes", "measured: LLVM compiles 576 lanes per block in 8 s, 1700 in a minute"
+    )
     most_gathered: int = constant(
         600, "elements", "measured: LLVM takes 5 s for 300, four times as long for 600"
     )

@@ -43,7 +43,7 @@ def _of_inputs(costs: CpuCosts, group: Group) -> Iterator[CallCondition]:
             for load in summary.loads:
                 known = analysis.known.get(f"{load.callee}.stride.1")
                 steps = load.strides.get(vector or "")
-                if known is not None and known.value > 1 and steps and steps[1]:
+                if load.apart and known is not None and steps and steps[1]:
                     yield known
 
 
