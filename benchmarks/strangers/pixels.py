@@ -97,7 +97,8 @@ def _stereo_filter(inputs, **_):
 
 def mirrored(target, *, width, height):
     """A picture from right to left, its left half darker."""
-    c, x, y, data = *hl.vars("c x y"), image("data", U8, 3, width, height)
+    c, x, y = hl.vars("c x y")
+    data = image("data", U8, 3, width, height)
     edge, out = clamped(data), hl.Func("out")
     value = edge[c, width - 1 - x, y]
     out[c, x, y] = hl.select(x < width // 2, value - value / 4, value)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scheduled_pipelines import lowered
 
+from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.layouts import interleaved_planes
+from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.emit.apply import apply
 from tilewright.halide.emit.printing import to_cpp, to_python
 from tilewright.halide.frontend.source import load
@@ -159,3 +161,23 @@ def test_what_the_pipeline_fixes_is_not_asked_for():
 def test_planes(extents, strides, planes):
     assert interleaved_planes([Span(0, n) for n in extents], strides) == planes
     assert interleaved_planes([None for _ in extents], strides) is None
+
+
+@pytest.mark.parametrize(("taps", "known"), [(3, True), (9, False)])
+def test_a_stage_with_many_loads_gets_no_strides(taps, known):
+    """It would shuffle the same values repeatedly; the compiler takes a minute for that."""
+    data = hl.ImageParam(hl.UInt(8), 3, "data")
+    c, x, y = hl.vars("c x y")
+    out = hl.Func("out")
+    total = hl.u16(data[c, x, y])
+    for tap in range(1, taps):
+        total += data[c, x + tap, y]
+    out[c, x, y] = total
+    data.set_estimates([(0, 3), (0, WIDTH + taps), (0, HEIGHT)])
+    out.set_estimates([(0, 3), (0, WIDTH), (0, HEIGHT)])
+    algorithm = load(hl.Pipeline(out))
+    view = View(algorithm, frozenset({f.name for f in algorithm.funcs} - set(algorithm.outputs)))
+    analysis = Analysis(view, estimated_boxes(view), algorithm.symbols, specialize=True)
+    (summary,) = analysis.summaries(algorithm.outputs[0])
+    assert summary.apart == (1, 3, None)
+    assert {load.apart for load in summary.loads} == {(1, 3, None) if known else ()}
