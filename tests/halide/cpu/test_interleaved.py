@@ -7,6 +7,8 @@ import halide as hl
 import numpy as np
 import pytest
 from scheduled_pipelines import lowered
+from test_register_block import LOOPS, U8, first, op, stage
+from test_register_block import load as block_load
 
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.layouts import interleaved_planes
@@ -19,9 +21,11 @@ from tilewright.halide.ir.json import from_json, to_json
 from tilewright.halide.ir.schedule import KnownValue, OutputValue
 from tilewright.halide.ir.variants import conditions_text, holds, implied, merged
 from tilewright.halide.legality.check import check
+from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
+from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.scheduler import schedule_cpu
 from tilewright.halide.schedulers.any_size import any_size
-from tilewright.machines import detect_cpu
+from tilewright.machines import CpuMachine, detect_cpu
 
 WIDTH, HEIGHT = 512, 64
 
@@ -181,3 +185,16 @@ def test_a_stage_with_many_loads_gets_no_strides(taps, known):
     (summary,) = analysis.summaries(algorithm.outputs[0])
     assert summary.apart == (1, 3, None)
     assert {load.apart for load in summary.loads} == {(1, 3, None) if known else ()}
+
+
+@pytest.mark.parametrize(("loads", "lanes"), [(3, 64), (4, 32)])
+def test_blocks_of_interleaved_values_shuffle_few_lanes(loads, lanes):
+    """Three planes of 64 lanes at four places are 768 shuffled lanes: LLVM takes long for them."""
+    wide = model_of(CpuMachine("test", "x86-64", 4, ("avx512",), 512, ()))
+    found = tuple(
+        replace(block_load({"x": (1.0, 0.0), "y": (0.0, 1.0)}, f"in{i}", U8), apart=(1, 3))
+        for i in range(loads)
+    )
+    summary = replace(stage([op("add", U8, "xy", loads)], found, types=(U8,)), apart=(1, 3))
+    block = best_block(summary, LOOPS, {0: 3, 1: 1920}, wide, first)
+    assert (block.vector, block.row, block.rows, block.width) == (1, 0, 3, lanes)

@@ -596,16 +596,3 @@ def test_a_separated_load_has_the_stride_of_its_lanes():
     assert separated(half, "x", 2).divisors == {"x": 1}
     unknown = load({"x": None})
     assert separated(unknown, "x", 2) is unknown
-
-
-@pytest.mark.parametrize(("loads", "lanes"), [(3, 64), (4, 32)])
-def test_blocks_of_interleaved_values_shuffle_few_lanes(loads, lanes):
-    """Three planes of 64 lanes at four places are 768 shuffled lanes: LLVM takes long for them."""
-    wide = model_of(CpuMachine("test", "x86-64", 4, ("avx512",), 512, ()))
-    found = tuple(
-        replace(load({"x": (1.0, 0.0), "y": (0.0, 1.0)}, f"in{i}", U8), apart=(1, 3))
-        for i in range(loads)
-    )
-    summary = replace(stage([op("add", U8, "xy", loads)], found, types=(U8,)), apart=(1, 3))
-    block = best_block(summary, LOOPS, {0: 3, 1: 1920}, wide, first)
-    assert (block.vector, block.row, block.rows, block.width) == (1, 0, 3, lanes)
