@@ -40,6 +40,11 @@ def interleaved_planes(spans: Sequence[Span | None], strides: Strides) -> int | 
     return spans[0].extent if fits else None
 
 
+def fixes(strides: Strides, dimension: int) -> bool:
+    """Return whether the pipeline fixes the stride of a dimension."""
+    return dimension < len(strides) and strides[dimension] is not None
+
+
 def interleaved_output(algorithm: Algorithm, func: Func) -> Span | None:
     """Return the range of the planes that an output interleaves; None if it does not.
 

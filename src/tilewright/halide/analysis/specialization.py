@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.halide.analysis.bounds import Bounder
-from tilewright.halide.analysis.layouts import interleaved_planes
+from tilewright.halide.analysis.layouts import fixes, interleaved_planes
 from tilewright.halide.ir.algorithm import Algorithm, Expr, Op, Stage, Variable, walk
 from tilewright.halide.ir.schedule import KnownValue
 
@@ -113,8 +113,7 @@ def _conditions(algorithm: Algorithm) -> dict[str, KnownValue]:
         long = next((d for d, extent in enumerate(extents) if extent != 1), 0)
         if long > 0:
             found[f"{parameter.name}.stride.{long}"] = KnownValue(index, "stride", long, 1)
-        elif parameter.strides[1:2] in ((), (None,)) and (
-            planes := interleaved_planes(parameter.estimates, parameter.strides)
-        ):
+        planes = interleaved_planes(parameter.estimates, parameter.strides)
+        if planes is not None and not fixes(parameter.strides, 1):
             found[f"{parameter.name}.stride.1"] = KnownValue(index, "stride", 1, planes)
     return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.halide.analysis.layouts import interleaved_output
+from tilewright.halide.analysis.layouts import fixes, interleaved_output
 from tilewright.halide.ir.algorithm import Func
 from tilewright.halide.ir.schedule import CallCondition, OutputValue
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
@@ -36,28 +36,27 @@ def _of_inputs(costs: CpuCosts, group: Group) -> Iterator[CallCondition]:
     analysis = costs.analysis
     for name in group.members:
         for index, summary in enumerate(analysis.summaries(name)):
-            block = costs.block(name, index)
-            vector = (
-                None if block.vector is None else costs.pure_loops(name, index).get(block.vector)
-            )
+            along = costs.block(name, index).vector
+            vector = "" if along is None else costs.pure_loops(name, index).get(along, "")
             for load in summary.loads:
                 known = analysis.known.get(f"{load.callee}.stride.1")
-                steps = load.strides.get(vector or "")
+                steps = load.strides.get(vector)
                 if load.apart and known is not None and steps and steps[1]:
                     yield known
 
 
 def _of_output(costs: CpuCosts, func: Func) -> Iterator[CallCondition]:
     """Yield the range of the planes that an output interleaves, and its stride, unless fixed."""
-    span = interleaved_output(costs.analysis.view.algorithm, func)
-    dense = any(
+    algorithm = costs.analysis.view.algorithm
+    span = interleaved_output(algorithm, func)
+    if span is None or not any(
         interleaves(costs.block(func.name, summary.index), summary)
         for summary in costs.analysis.summaries(func.name)
-    )
-    if span is not None and dense:
-        me = costs.analysis.view.algorithm.order[func.name]
-        if func.args[0] not in func.bounds:
-            yield OutputValue(me, "min", 0, span.min)
-            yield OutputValue(me, "extent", 0, span.extent)
-        if func.strides[1:2] in ((), (None,)):
-            yield OutputValue(me, "stride", 1, span.extent)
+    ):
+        return
+    me = algorithm.order[func.name]
+    if func.args[0] not in func.bounds:
+        yield OutputValue(me, "min", 0, span.min)
+        yield OutputValue(me, "extent", 0, span.extent)
+    if not fixes(func.strides, 1):
+        yield OutputValue(me, "stride", 1, span.extent)
