@@ -143,6 +143,17 @@ def test_conditions_on_outputs_are_compared():
     assert "no dimension 3" in str(check(replace(SCHEDULE, funcs=funcs), ALGORITHM)[0])
 
 
+def test_conditions_on_a_tuple_are_on_its_first_buffer():
+    x, y = hl.vars("x y")
+    out = hl.Func("out")
+    out[x, y] = (x + y, x - y)
+    out.set_estimates([(0, 3), (0, 8)])
+    algorithm = load(hl.Pipeline(out))
+    stride = OutputValue(len(algorithm.funcs) - 1, "stride", 1, 3)
+    assert holds(stride, algorithm)
+    assert not holds(replace(stride, value=4), algorithm)
+
+
 def test_what_the_pipeline_fixes_is_not_asked_for():
     algorithm = load(darkened(fixed=True)[0])
     (planned, *_) = schedule_cpu(algorithm, detect_cpu())

@@ -91,8 +91,9 @@ def holds(condition: CallCondition, algorithm: Algorithm) -> bool:
             return False
         return satisfies(condition, span.extent)
     if isinstance(condition, OutputValue):
-        name = algorithm.funcs[condition.func].name
-        symbol = f"{name}.{condition.field}.{condition.dimension}"
+        func = algorithm.funcs[condition.func]
+        first = ".0" if len(func.types) > 1 else ""  # of a Tuple, its first buffer
+        symbol = f"{func.name}{first}.{condition.field}.{condition.dimension}"
         return algorithm.symbols.get(symbol) == condition.value
     parameter = algorithm.parameters[condition.parameter]
     suffix = "" if condition.field == "value" else f".{condition.field}.{condition.dimension}"
