@@ -31,6 +31,7 @@ def latency(call: Any, calls: int = 2000) -> dict[str, float]:
         default=call.default,
         samples=call._samples,
         size=100_000,
+        with_signature=call._with_signature,
     )
     rng = np.random.default_rng(0)
     a, b = rng.uniform(size=(200, 200)), rng.uniform(size=(200, 200))

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array, issparse, random_array
 
 from tilewright.prediction import LRC, Augmented, PredictionError
-from tilewright.prediction.decisions import compiled_routes
+from tilewright.prediction.decisions import compiled_routes, signature
 from tilewright.prediction.decisions.compiled_routes import (
     ExtraCost,
     ModelCall,
@@ -206,7 +206,7 @@ def test_operands_are_not_changed(three):
         ((np.ones((2, 2, 2)), np.ones((2, 2))), "not operands of matmul"),
         ((3.0, np.ones((2, 2))), "not operands of matmul"),
         (("ab", np.ones((2, 2))), "not operands of matmul"),
-        ((np.ones((2, 2)),), "2 operands, a, b, and was given 1"),
+        ((np.ones((2, 2)),), "2 operands by position, a, b, and was given 1"),
         ((np.ones((2, 2)),) * 3, "was given 3"),
         ((np.ones((2, 2)) * 1j, np.ones((2, 2))), "complex"),
         ((csr_array(np.ones((2, 2)) * 1j), csr_array(np.ones((2, 2)))), "complex"),
@@ -217,6 +217,32 @@ def test_operands_are_not_changed(three):
 def test_an_unsuitable_operand_is_refused_by_name(three, args, words):
     with pytest.raises(PredictionError, match=words):
         three(*args)
+
+
+def test_operands_by_name_are_refused(three):
+    with pytest.raises(PredictionError, match="by position, a, b, and was given 1 and b by name"):
+        three(np.ones((2, 2)), b=np.ones((2, 2)))
+
+
+def test_there_is_at_least_one_entry_to_read(selector):
+    with pytest.raises(PredictionError, match="samples is 0"):
+        dispatcher(kernel("matmul"), selector, samples=0)
+
+
+def test_a_decision_reads_no_entries_that_the_signature_has(three, monkeypatch):
+    read = []
+    hits = signature._hits
+
+    def counted(array, samples):
+        read.append(samples)
+        return hits(array, samples)
+
+    monkeypatch.setattr(signature, "_hits", counted)
+    full, half = np.ones((40, 40)), np.where(np.arange(1600).reshape(40, 40) % 2, 1.0, 0.0)
+    found = three.decision(full, half)
+    assert read == [signature.GLANCE] * 2 + [signature.SAMPLES]
+    assert found.query["d1"] == 1.0
+    assert found.query["d2"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_operands_that_do_not_fit_are_an_error_and_later_calls_are_right(three):

@@ -86,6 +86,18 @@ def test_weights_need_a_model_that_was_just_fitted(fitted):
         Estimator.from_dict(data)
 
 
+def test_the_process_of_the_teacher_is_used_again(monkeypatch):
+    X, y = bumps(120)
+    small = Augmented(max_parameters=20, max_seconds=None).fit(X, y)
+    alone = GaussianProcess(features=small.names_, seed=small.seed, folds=0).fit(X, y)
+    np.testing.assert_allclose(small.process_.predict(X), alone.predict(X), rtol=0.05)
+    place = np.arange(len(X)) % 5
+    own, other = (each.left_out(place, np.log(y)) for each in (small.process_, alone))
+    np.testing.assert_allclose(own, other, atol=0.05)
+    monkeypatch.delattr(GaussianProcess, "_fit")
+    Auto().fit_around(small, X, y)
+
+
 def test_a_process_predicts_what_it_left_out_as_one_without_it_would():
     X, y = bumps(60)
     process = GaussianProcess(folds=0, steps=5).fit(X, y)

@@ -89,6 +89,8 @@ class Dispatcher:
         records: with `learn`, where measured times are kept: a later dispatcher of the same
             `name`, on the same machine and versions, begins with them.
         name: the name of the dispatcher in the records.
+        with_signature: whether `forecast` takes the signature of the call before its arguments, so
+            that it need not read again what the signature says of dense arrays.
 
     A dispatcher may be called from many threads. Exceptions of a route are passed to the caller.
 
@@ -109,6 +111,7 @@ class Dispatcher:
         size: int = 4096,
         records: Records | None = None,
         name: str = "unnamed",
+        with_signature: bool = False,
     ) -> None:
         if not routes:
             raise PredictionError("there is nothing to dispatch to; give at least one route")
@@ -125,7 +128,7 @@ class Dispatcher:
         self.explore = explore
         self._spent, self._lost = 0.0, 0.0
         self._safe = self.routes.index(self.default)
-        self._forecast = forecast
+        self._forecast, self._with_signature = forecast, with_signature
         self._samples, self._own_key, self._size = samples, key, max(1, size)
         self._cache: dict[Any, _Entry] = {}
         self._lock = threading.Lock()
@@ -190,7 +193,10 @@ class Dispatcher:
         return [q for q, _ in rows], [s for _, s in rows]
 
     def _decide(self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Entry:
-        forecast = self._forecast(*args, **kwargs)
+        if self._with_signature:
+            forecast = self._forecast(key, *args, **kwargs)
+        else:
+            forecast = self._forecast(*args, **kwargs)
         entry = _Entry(key, forecast, self._safe, self._runs[self._safe])
         known = {} if self._kept is None else self._kept.of(key)
         with self._lock:

@@ -6,7 +6,8 @@ result if they are in another storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -71,30 +72,34 @@ def dispatcher(
         **options: further arguments of `Dispatcher`.
 
     Raises:
-        PredictionError: the selector has a variant that the kernel lacks.
+        PredictionError: the selector has a variant that the kernel lacks, or `samples` is below 1.
     """
+    if samples < 1:
+        raise PredictionError(f"samples is {samples!r}; give at least 1 entry to read")
     names = tuple(_operand_names(kernel))
     costs = _Costs(kernel, selector, names, wanted, result, samples, slack)
     routes = {
         route_name(variant, settings): _runner(kernel, variant, settings, names, wanted)
         for variant, settings in costs.routes
     }
+    own_key = options.get("key") is not None
     default = next(route_name(v, s) for v, s in reversed(costs.routes) if v == selector.default)
     return Dispatcher(
         routes,
-        costs.forecast,
+        partial(costs.forecast, None) if own_key else costs.forecast,
         default=default,
         samples=min(samples, GLANCE),
         learn=learn,
+        with_signature=not own_key,
         **options,
     )
 
 
 def product_outline(query: Query) -> Outline:
     """Return the outline of a product with densities d1 and d2, with random non-zeros."""
+    m, k = query["m"], query["k"]
     filled = 1 - (1 - query["d1"] * query["d2"]) ** query["n"]
-    entries = query["m"] * query["k"]
-    return Outline((int(query["m"]), int(query["k"])), max(1.0, entries * filled))
+    return Outline((int(m), int(k)), max(1.0, m * k * filled))
 
 
 class _Costs:
@@ -167,18 +172,23 @@ class _Costs:
                     extras.append(ExtraCost(call, stored, _CODES[if_stored], routes))
         return sizes, extras
 
-    def forecast(self, *args: Any) -> Forecast:
-        """Return the costs of a call with these operands."""
-        if len(args) != len(self.names):
+    def forecast(
+        self, parts: Sequence[tuple[Any, ...]] | None, *args: Any, **named: Any
+    ) -> Forecast:
+        """Return the costs of a call with these operands; `parts` are those of its signature."""
+        if named or len(args) != len(self.names):
+            by_name = f" and {', '.join(named)} by name" if named else ""
             raise PredictionError(
-                f"{self.kernel} takes {len(self.names)} operands, {', '.join(self.names)}, "
-                f"and was given {len(args)}"
+                f"{self.kernel} takes {len(self.names)} operands by position, "
+                f"{', '.join(self.names)}, and was given {len(args)}{by_name}"
             )
         outlines: dict[str, Any] = {}
-        for name, a in zip(self.names, args, strict=True):
-            # Lists have no shape; a route makes arrays of them.
-            array = np.asarray(a) if isinstance(a, _LISTS) else a
-            outlines[name] = outline(array, self.samples)
+        for i, (name, a) in enumerate(zip(self.names, args, strict=True)):
+            if isinstance(a, _LISTS):
+                # Lists have no shape; a route makes arrays of them.
+                outlines[name] = outline(np.asarray(a), self.samples)
+            else:
+                outlines[name] = outline(a, self.samples, parts[i] if parts else None)
         try:
             query = self.describe(outlines)
         except (AttributeError, IndexError, TypeError, ValueError):

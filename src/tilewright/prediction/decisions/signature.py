@@ -19,6 +19,7 @@ GLANCE = 32
 # How an array is stored, as a number that models of conversions are chosen by.
 DENSE, SPARSE = 1.0, 2.0
 _NDARRAY = np.ndarray
+_ALL = -1  # in a signature: all entries that were read of a dense array are non-zeros
 
 
 class Outline:
@@ -35,29 +36,38 @@ class Outline:
         self.shape, self.nnz, self.storage = shape, nnz, storage
 
 
-def outline(thing: Any, samples: int = SAMPLES) -> Any:
+def outline(thing: Any, samples: int = SAMPLES, part: tuple[Any, ...] | None = None) -> Any:
     """Return the outline of a sparse array, or of a dense one, estimated from `samples` entries.
 
     Anything without a shape is returned unchanged. At least one non-zero is assumed, or half of
     what a single hit in the sample would imply.
+
+    Args:
+        thing: an argument of a call.
+        samples: the number of entries that are read of a dense array.
+        part: its part of the call's signature, if entries were read for that.
     """
     if type(thing) is _NDARRAY:
         shape = thing.shape
-        return Outline(shape, _sampled(thing, samples)) if shape else thing
+        return Outline(shape, _sampled(thing, samples, part)) if shape else thing
     shape = getattr(thing, "shape", None)
     if not shape:
         return thing
     nnz = getattr(thing, "nnz", None)
     if nnz is None:
-        return Outline(shape, _sampled(thing, samples))
+        return Outline(shape, _sampled(thing, samples, None))
     return Outline(shape, int(nnz) or 1, SPARSE if hasattr(thing, "toarray") else DENSE)
 
 
-def _sampled(array: Any, samples: int) -> float:
+def _sampled(array: Any, samples: int, part: tuple[Any, ...] | None) -> float:
     """Return the estimated number of non-zeros of a dense array."""
     if samples > GLANCE:
-        hits, looked = _hits(array, GLANCE)
-        if hits == looked:
+        if part is None:
+            hits, looked = _hits(array, GLANCE)
+            full = hits == looked
+        else:
+            full = part[-1] == _ALL
+        if full:
             # More entries would hardly change the density: it is 0.9 or more with a probability of
             # 97%. They are far apart in memory, and reading them takes longer than the decision.
             return float(array.size)
@@ -86,34 +96,37 @@ def is_sparse(thing: Any) -> bool:
 def signature(args: tuple[Any, ...], samples: int = 0) -> tuple[Any, ...]:
     """Return the signature of a call; calls with equal signatures share a decision.
 
-    It has the shapes and dtypes of arrays, for sparse ones also the storage format and the
-    approximate number of non-zeros, which is estimated for dense ones if `samples` is not 0.
+    It has a part for each argument: the shape and dtype of an array, for sparse ones also the
+    storage format and the approximate number of non-zeros, which is estimated for dense ones if
+    `samples` is not 0.
     Numbers and texts enter by value, lists and the like by type and length, anything else by type.
     """
-    key: list[Any] = []
+    key: list[tuple[Any, ...]] = []
     for a in args:
-        kind = type(a)
-        if kind is np.ndarray:
-            key.append(a.shape)
-            key.append(a.dtype)
-            if samples:
-                # Zero, one, two to three, four to seven, ... hits, and all of them.
-                hits, looked = _hits(a, samples)
-                key.append(hits.bit_length() if hits < looked else -1)
-        elif kind in _PLAIN:
-            key += (kind, a)  # 1, 1.0 and True are equal, but not the same
-        elif hasattr(a, "toarray") and (nnz := getattr(a, "nnz", None)) is not None:
-            bucket = round(_STEPS * math.log2(nnz)) if nnz > 0 else -1
-            key += (kind, a.shape, a.dtype, bucket)
-        elif isinstance(a, np.generic):
-            key.append(a)
-        elif hasattr(a, "shape"):
-            key += (kind, tuple(a.shape), getattr(a, "dtype", None))
+        if type(a) is not _NDARRAY:
+            key.append(_part(a))
+        elif samples:
+            # Zero, one, two to three, four to seven, ... hits, and all of them.
+            hits, looked = _hits(a, samples)
+            key.append((a.shape, a.dtype, hits.bit_length() if hits < looked else _ALL))
         else:
-            key.append(kind)
-            if hasattr(a, "__len__"):
-                key.append(len(a))
+            key.append((a.shape, a.dtype))
     return tuple(key)
+
+
+def _part(a: Any) -> tuple[Any, ...]:
+    """Return the part of a signature for anything but an array of NumPy."""
+    kind = type(a)
+    if kind in _PLAIN:
+        return kind, a  # 1, 1.0 and True are equal, but not the same
+    if hasattr(a, "toarray") and (nnz := getattr(a, "nnz", None)) is not None:
+        bucket = round(_STEPS * math.log2(nnz)) if nnz > 0 else -1
+        return kind, a.shape, a.dtype, bucket
+    if isinstance(a, np.generic):
+        return kind, a
+    if hasattr(a, "shape"):
+        return kind, tuple(a.shape), getattr(a, "dtype", None)
+    return (kind, len(a)) if hasattr(a, "__len__") else (kind,)
 
 
 _PLAIN = frozenset({int, float, complex, bool, str, type(None)})

@@ -13,6 +13,7 @@ cross-validation, which also gives the intervals, and a Gaussian process as a te
 | `theta` | parameters of the surface | (count,) |
 | `committee_` | those of the folds' models, also as before a teacher | (models, count) |
 | `held_out_` | instances of the cross-validation, and their held-out log times | (part,), (part,) |
+| `process_` | the teacher's Gaussian process, of all instances; None without one | |
 | `probes` | made-up queries, to compare the folds' models on | (probes, features) |
 """
 
@@ -130,10 +131,12 @@ class Augmented(Estimator):
         probes = self._probes(data)
         choice, theta = self._steadiest(choices, problem, columns, logs - self.centre_, probes)
         in_time = time.thread_time() <= began + _TEACHING * limit
-        share = 0.0
+        share, self.process_ = 0.0, None
         if _FEWEST <= len(data) <= _MOST and in_time:
-            taught = problem, data[part], seconds[part], probes
+            process = self._process(data[part], seconds[part])
+            taught = problem, data[part], process, probes
             choice, theta, share = self._taught(choice, theta, *taught)
+            self.process_ = process.renumbered(part)
         self._keep(choice, theta)
         held_out = np.clip(choice.held_out + self.centre_, -200, 200)
         self.held_out_ = some[part], held_out
@@ -174,21 +177,23 @@ class Augmented(Estimator):
         _, choice, theta = min(fits, key=lambda fit: fit[0], default=first)
         return choice, theta
 
+    def _process(self, data: Array, seconds: Array) -> GaussianProcess:
+        named = {"features": self.names_, "complexity": self.complexity, "seed": self.seed}
+        return GaussianProcess(folds=0).set_params(**named).fit(data, seconds)
+
     def _taught(
         self,
         choice: ScoredConfiguration,
         theta: Array,
         problem: SelectionProblem,
         data: Array,
-        seconds: Array,
+        process: GaussianProcess,
         probes: Array,
     ) -> tuple[ScoredConfiguration, Array, float]:
         """Return the configuration trained on a teacher's answers, if that reduces its error.
 
         The last is the weight of the Gaussian process in the teacher, 0 without a teacher.
         """
-        named = {"features": self.names_, "complexity": self.complexity, "seed": self.seed}
-        process = GaussianProcess(folds=0).set_params(**named).fit(data, seconds)
         problem = capped(problem, choice.held_out)
         teacher = Teacher(problem, choice, theta, process, self.centre_, data)
         if not teacher.share:

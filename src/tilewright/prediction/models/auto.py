@@ -79,7 +79,9 @@ class Auto(Estimator):
         held_out = [known]
         logs = np.log(seconds)
         if self.max_parameters is None and len(data) > 2:
-            process = GaussianProcess(**self._common(), folds=0).fit(data, seconds)
+            process = getattr(small, "process_", None)
+            if process is None:
+                process = GaussianProcess(**self._common(), folds=0).fit(data, seconds)
             boosted = Boosted(**self._common(), folds=0).fit(data, seconds)
             models += [process, boosted]
             held_out += [

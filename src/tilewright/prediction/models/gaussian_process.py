@@ -148,6 +148,16 @@ class GaussianProcess(Estimator):
         lesser._weigh(alpha)
         return lesser
 
+    def renumbered(self, places: Array) -> GaussianProcess:
+        """Return the process for its training instances in another order.
+
+        Args:
+            places: where each instance that it was fitted to is in that order.
+        """
+        same = copy.copy(self)
+        same._rows = places[self._rows]
+        return same
+
     def _predict(self, data: Array) -> Array:
         inputs = self.inputs_(self._with_complexity(data))
         near = inputs / self.lengths_
