@@ -425,6 +425,7 @@ class CpuSearch(UnknownSizes):
         1.1, RATIO, "chosen: the two predictions of a schedule usually agree within 5%"
     )
     clear_gain: float = constant(0.97, RATIO, "chosen: smaller gains are within the model's error")
+    most_moved: int = constant(4, "moves", "chosen: of 209 programs, none gains from a third")
     partial_gain: float = constant(
         0.95,
         RATIO,

@@ -376,7 +376,34 @@ class _NestCosts:
             outside = {name: box for name, box in boxes.items() if name not in inside}
             times = np.full(1, math.prod(stage.counts[: at + 1]))
             kept = held + self._bytes(stage.name, boxes[stage.name]) if at == tile else 0.0
-            yield self.costs.sweep(times, outside, np.full(1, kept))
+            sweep = self.costs.sweep(times, outside, np.full(1, kept))
+            yield self._with_reads_around(sweep, stage, members, at)
+
+    def _with_reads_around(
+        self, sweep: Sweep, stage: _Stage, members: Sequence[_Member], at: int
+    ) -> Sweep:
+        """Return the sweep over loop `at` with its share of what members computed around it read.
+
+        Of what both read, the larger amount counts.
+        """
+        levels = {m.level for m in members if not m.in_registers and m.level < at}
+        own = {stage.name, *(m.name for m in members)}
+        one, boxes = np.ones(1), stage.touched(at)
+        more: dict[str, tuple[Array, Array]] = {}
+        for level in levels:
+            runs = math.prod(stage.counts[level + 1 : at + 1])
+            for name, box in stage.touched(level).items():
+                if name in own:
+                    continue
+                around = self.costs.sweep(one, {name: box}, one)
+                inside = self.costs.sweep(one, {name: boxes[name]} if name in boxes else {}, one)
+                touched = around.touched / runs - inside.touched
+                cold = around.cold / runs - inside.cold
+                known = more.get(name, (np.zeros(1), np.zeros(1)))
+                more[name] = np.maximum(known[0], touched), np.maximum(known[1], cold)
+        for touched, cold in more.values():
+            sweep = replace(sweep, touched=sweep.touched + touched, cold=sweep.cold + cold)
+        return sweep
 
     def _deepest(self, stage: _Stage, members: Sequence[_Member]) -> int:
         """Return the innermost loop whose iterations count as separate sweeps; -1 for none.

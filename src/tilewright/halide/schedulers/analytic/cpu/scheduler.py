@@ -29,6 +29,7 @@ from tilewright.halide.schedulers.analytic.cpu.inline import (
 )
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel, model_of, weighted
+from tilewright.halide.schedulers.analytic.cpu.member_loops import with_deeper_members
 from tilewright.halide.schedulers.analytic.cpu.nested import nest_reductions
 from tilewright.halide.schedulers.analytic.cpu.page_faults import fault_cycles, values_at_root
 from tilewright.halide.schedulers.analytic.cpu.panels import with_panels
@@ -354,9 +355,10 @@ def schedule_cpu(
             searches.run(chosen, policy)
     if len(found.accepted) < k:
         _offer_tilings(found, k, *searches.results[best.schedule], machine.cores)
+    moved = with_deeper_members(algorithm, best, boxes, model)
     rest = [planned for planned in found.accepted if planned is not best]
     ranked = sorted(rest, key=searches.cycles)
-    return [best, *ranked, *found.reserve][:k]
+    return [*([] if moved is None else [moved]), best, *ranked, *found.reserve][:k]
 
 
 def _with_split_reductions(
