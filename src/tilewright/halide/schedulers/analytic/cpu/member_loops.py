@@ -110,8 +110,8 @@ def _moved(schedule: Schedule, algorithm: Algorithm) -> Iterator[Schedule]:
     members = _members(schedule)
     for level in dict.fromkeys(member.compute for member in members):
         own = tuple(member.func for member in members if member.compute == level)
-        loops = _loops(entries[level.func], level.stage)
-        for other in loops[: loops.index(level)]:
+        host = entries.get(level.func)  # None: the user scheduled it
+        for other in _loops(host, level.stage, level.loop) if host is not None else ():
             for funcs in dict.fromkeys((*((func,) for func in own), own)):
                 yield _at(schedule, funcs, other)
     for member in members:
@@ -122,11 +122,13 @@ def _moved(schedule: Schedule, algorithm: Algorithm) -> Iterator[Schedule]:
                     yield _at(schedule, (member.func,), other)
 
 
-def _loops(entry: FuncSchedule, stage: int) -> list[Level]:
-    """Return the loops of a stage in which others can be computed, innermost first."""
+def _loops(entry: FuncSchedule, stage: int, inside: str = "") -> list[Level]:
+    """Return the loops of a stage in which others can be computed, or those inside one of them."""
+    loops = entry.stages[stage].loops
+    end = next((i for i, loop in enumerate(loops) if loop.name == inside), len(loops))
     return [
         Level("at", entry.func, stage, loop.name)
-        for loop in entry.stages[stage].loops
+        for loop in loops[:end]
         if loop.mapping in ("serial", "parallel")
     ]
 
