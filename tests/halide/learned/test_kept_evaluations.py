@@ -24,7 +24,7 @@ def search(request):
     return searched(MADE[request.param])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_states_have_the_features_and_the_time_of_a_fresh_evaluation(search):
     beam, states = search
     for state in states:
