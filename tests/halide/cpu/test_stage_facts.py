@@ -73,3 +73,10 @@ def test_the_share_of_blocks():
         assert border_share(block, {0: 64.0}, model, ((0, count),)) == share
     assert border_share(block, {0: 64.0}, model, ()) == 0.25
     assert border_share(Block(), {0: 64.0}, model, ()) == 0.0
+
+
+def test_a_last_block_that_is_not_whole_is_border():
+    model, block = model_of(MACHINE), Block(vector=0, lanes=16)
+    for width, count, blocks in ((160.0, 0, 0), (152.0, 0, 1), (152.0, 1, 1), (152.0, 2, 2)):
+        share = border_share(block, {0: width}, model, ((0, count),))
+        assert share == pytest.approx(blocks * 16 / width)

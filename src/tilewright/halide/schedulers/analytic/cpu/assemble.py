@@ -67,13 +67,15 @@ def stage_nest(
     cores: int,
     alone: bool = False,
     aligned: bool = True,
+    borders: bool = False,
 ) -> _Nest:
     """Return the loop nest of a stage over a region of the given extents.
 
     With a `tiling`, the stage belongs to the output of a group: it gets tile loops, and the
     outermost of these is parallel. Without, it belongs to a member, which is computed completely
     at its compute level. `alone` says that the group has no other Funcs, `aligned` whether bounds
-    are aligned, so that the Func's phases are unrolled.
+    are aligned, so that the Func's phases are unrolled, `borders` whether other Funcs of the group
+    read clamped coordinates in loops over vectors inside the tile loops.
     """
     dims = sorted(costs.pure_loops(func.name, index))
     sizes = {d: int(extents[d]) for d in dims}
@@ -93,7 +95,7 @@ def stage_nest(
     slides = tiling.sliding if tiling is not None else None
     within_tile, sequence = loops.within_tile(slides)
     body = loops.body(within_tile, sequence)
-    cut = loops.cut(within_tile)
+    cut = loops.cut(within_tile, borders)
     body = [loop if loop.name in cut else replace(loop, partition="never") for loop in body]
     row_level = None if slides is None else loops.inner.get(slides.dimension)
     block_level = within_tile[0].name if within_tile else None
@@ -258,11 +260,15 @@ class _Loops:
         rest = [loop for loop in within_tile if loop not in first]
         return [*block, *first, *reductions, *rest]
 
-    def cut(self, within_tile: Sequence[ScheduledLoop]) -> set[str]:
+    def cut(self, within_tile: Sequence[ScheduledLoop], borders: bool) -> set[str]:
         """Return the loops that Halide may partition into borders and a body without conditions.
 
         Partitioning copies all code within the loop. It is allowed only where conditions are
         expensive: in loops over vectors, and over parts with guarded tails.
+
+        Args:
+            within_tile: the loops within a tile, innermost first.
+            borders: whether other Funcs read clamped coordinates in loops over vectors in a tile.
         """
         vector = self.block.vector
         found = {loop.name for loop in self.block_loops}
@@ -273,9 +279,13 @@ class _Loops:
                 found.add(change.outer)
         if vector is None:
             found.update(loop.name for loop in within_tile[:1])
-        if vector in self.inner and vector in self.tile_loops:
+        tiles = None if vector is None else self.tile_loops.get(vector)
+        if tiles is not None and (
+            vector in self.inner
+            or (borders and not _clamped(self.costs, self.func.name, self.index, vector))
+        ):
             # All of a tile at a border would run the code with conditions.
-            found.discard(self.tile_loops[vector])
+            found.discard(tiles)
         return found
 
 
@@ -290,8 +300,14 @@ def group_schedules(
     region = analysis.regions[group.output]
     full = [_whole(i) for i in region]
     alone = len(group.members) == 1
+    borders = any(
+        _clamped(costs, name, s.index, costs.block(name, s.index).vector)
+        for name in group.members[:-1]
+        if name not in costs.nested
+        for s in view.stages(name)
+    )
     nests = [
-        stage_nest(costs, output, s.index, full, tiling, cores, alone)
+        stage_nest(costs, output, s.index, full, tiling, cores, alone, borders=borders)
         for s in view.stages(output.name)
     ]
     me = order[output.name]
@@ -440,6 +456,11 @@ class _Levels:
             float(block.width if d == block.vector else block.rows if d == block.row else 1)
             for d in range(len(self.costs.analysis.view.by_name[name].args))
         ]
+
+
+def _clamped(costs: CpuCosts, name: str, index: int, d: int | None) -> bool:
+    """Return whether a stage reads clamped coordinates at an end of dimension `d`, if any."""
+    return any(count > 0 for at, count in costs.facts.ends(name, index) if at == d)
 
 
 def _storage_order(costs: CpuCosts, func: Func) -> tuple[int, ...]:

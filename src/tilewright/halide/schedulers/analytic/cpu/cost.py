@@ -98,7 +98,7 @@ class CpuCosts:
         self._blocks: dict[tuple[str, int], Block] = {}
         self._pure_loops: dict[tuple[str, int], dict[int, str]] = {}
         self._bytes: dict[str, float] = {}
-        self._facts = StageFacts(analysis, model, self.innermost)
+        self.facts = StageFacts(analysis, model, self.innermost)
         self.kept_heap = math.inf  # bytes; see `storage`
 
     # --- stages ---------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class CpuCosts:
         whole = None if nest is None else nest.whole
         run = run_extent(self.analysis, name, index)
         most = most_rows(summary, loops, self.analysis, self.model, self.innermost)
-        streams, ends = self._facts.streams(name, index), self._facts.ends(name, index)
+        streams, ends = self.facts.streams(name, index), self.facts.ends(name, index)
         key = (summary, self.block_rank, whole, nest is not None, run, most, streams, ends)
         known = self._known.blocks.get(key)
         if known is None:
@@ -202,7 +202,7 @@ class CpuCosts:
         key = (summary, block, name in self.nested)
         known = self._known.cycles.get(key)
         if known is None:
-            ends = self._facts.ends(name, index)
+            ends = self.facts.ends(name, index)
             border = border_share(block, self._extents(name), self.model, ends)
             alike = (self._known.form_of(summary, loops, self.innermost), *key[1:], border)
             known = self._known.cycles.get(alike)
@@ -264,9 +264,9 @@ class CpuCosts:
             blocks * self.block_cycles(name, index)
             + starts * c.row_cycles
             + (lines - starts) * c.single_block_cycles
-            + jumps * c.jump_cycles * self._facts.streams(name, index)
+            + jumps * c.jump_cycles * self.facts.streams(name, index)
         )
-        for callee in self._facts.crossed(name, index, vector):
+        for callee in self.facts.crossed(name, index, vector):
             lines_bytes = extents[vector or ""] * c.line_bytes
             if self.companion(name, index) is not None:
                 lines_bytes = np.minimum(lines_bytes, block.lanes * self.companion_bytes)

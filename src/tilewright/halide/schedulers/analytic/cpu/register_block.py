@@ -346,13 +346,15 @@ def border_share(
 ) -> float:
     """Return the share of a Func's blocks that cross a clamped end of the vector dimension.
 
-    Halide computes these blocks in separate loops, with clamped loads lane by lane. `extents` gives
-    the extent of each dimension in elements, and `ends` the number of its ends at which
-    coordinates are clamped (`stage_facts`).
+    Halide computes these blocks in separate loops, with clamped loads lane by lane. The last block
+    is among them if it is not whole: its shift inwards is a condition, too. `extents` gives the
+    extent of each dimension in elements, and `ends` the number of its ends at which coordinates are
+    clamped (`stage_facts`).
     """
     if block.vector is None:
         return 0.0
-    crossed = model.constants.border_blocks * dict(ends).get(block.vector, 2)
+    rest = extents[block.vector] % block.width != 0.0
+    crossed = model.constants.border_blocks * max(dict(ends).get(block.vector, 2), rest)
     return min(1.0, crossed * block.width / extents[block.vector])
 
 
