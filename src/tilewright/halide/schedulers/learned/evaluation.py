@@ -141,7 +141,7 @@ class Evaluator:
         """Return the analytic model's prediction; None if sizes cannot be determined."""
         try:
             with np.errstate(invalid="ignore", over="ignore"):
-                parts = part_times(self.nest(schedule), self.model, self._parts)
+                parts = part_times(self.nest(schedule), self.model, self._parts, rows=True)
         except UNKNOWN:
             return None
         seconds = sum(part.seconds for part in parts)

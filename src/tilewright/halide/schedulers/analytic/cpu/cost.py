@@ -71,7 +71,7 @@ class CpuCosts:
     `nested` holds the reductions computed in the innermost block of their only reader (nested
     fusion, Sioutas 2020, Section 4.3). Reductions use the `block_rank`-th best register block (0:
     the best). With `transposed`, intermediate Funcs are stored with their second dimension
-    innermost.
+    innermost. `rows` maps (Func, dimension) to the elements computed at a time, if not all.
     """
 
     def __init__(
@@ -89,8 +89,7 @@ class CpuCosts:
         self._known = KnownBlocks() if known is None or transposed else known
         self._stored = dimensions_of_lanes(analysis.view.algorithm) if stored is None else stored
         self.alignment = Alignment(analysis, model.constants.most_separated, aligned)
-        self.block_rank = block_rank
-        self.transposed = transposed
+        self.block_rank, self.transposed = block_rank, transposed
         self.analysis = analysis
         self.model = model
         self.nested = nested
@@ -98,6 +97,7 @@ class CpuCosts:
         self._blocks: dict[tuple[str, int], Block] = {}
         self._pure_loops: dict[tuple[str, int], dict[int, str]] = {}
         self._bytes: dict[str, float] = {}
+        self.rows: dict[tuple[str, int | None], float] = {}
         self.facts = StageFacts(analysis, model, self.innermost)
         self.kept_heap = math.inf  # bytes; see `storage`
 
@@ -199,12 +199,12 @@ class CpuCosts:
         loops = self.pure_loops(name, index)
         summary = self.alignment.summary(name, index, loops)
         block = self.block(name, index)
-        key = (summary, block, name in self.nested)
+        key = (summary, block, name in self.nested, self.rows.get((name, block.vector)))
         known = self._known.cycles.get(key)
         if known is None:
             ends = self.facts.ends(name, index)
-            border = border_share(block, self._extents(name), self.model, ends)
-            alike = (self._known.form_of(summary, loops, self.innermost), *key[1:], border)
+            border = border_share(block, self._extents(name), self.model, ends, key[3])
+            alike = (self._known.form_of(summary, loops, self.innermost), *key[1:3], border)
             known = self._known.cycles.get(alike)
             if known is None:
                 given = (summary, loops, block, self.model, self.innermost)

@@ -60,12 +60,17 @@ TERMS = ("compute", "second cache", "third cache", "memory", "overhead")
 
 
 def part_times(
-    nest: ScheduledNest, model: CpuModel, known: dict[Hashable, PartTime] | None = None
+    nest: ScheduledNest,
+    model: CpuModel,
+    known: dict[Hashable, PartTime] | None = None,
+    rows: bool = False,
 ) -> tuple[PartTime, ...]:
     """Return the predicted time of each part: a Func at root with the Funcs computed in its loops.
 
     Extern stages and Funcs that the user scheduled are omitted. `known` caches the times of parts
-    for other schedules of the same analysis at the same sizes.
+    for other schedules of the same analysis at the same sizes and with the same `rows`: whether the
+    borders of Funcs in loops are those of the rows computed there. The learned cost model uses
+    these. Choices by the analytic model are worse with them (docs/decisions/cpu-borders.md).
     """
     known = {} if known is None else known
     keys = part_keys(nest)
@@ -75,7 +80,9 @@ def part_times(
         if key not in known and (stages := _costed_stages(production))
     }
     if missing:
-        costs = _NestCosts(nest.limited(frozenset(s[0].key[0] for s in missing.values())), model)
+        costs = _NestCosts(
+            nest.limited(frozenset(s[0].key[0] for s in missing.values())), model, rows
+        )
         for key, stages in missing.items():
             cycles = np.sum([costs.stage(stage) for stage in stages], axis=0)
             fresh = costs.fresh_pages(stages[-1])
@@ -202,9 +209,10 @@ class _Stage:
 class _NestCosts:
     """The cost model's terms for one nest."""
 
-    def __init__(self, nest: ScheduledNest, model: CpuModel) -> None:
+    def __init__(self, nest: ScheduledNest, model: CpuModel, rows: bool) -> None:
         self.nest = nest
         self.model = model
+        self.rows = rows
         self.structure = nest.structure
         names, entries = nest.structure.names, nest.structure.entries
         stored = {names[i]: e.storage_order[0] for i, e in entries.items() if e.storage_order}
@@ -260,6 +268,8 @@ class _NestCosts:
         stage = _Stage(self.nest, nest, loops)
         members = tuple(self._members(stage, nest, (), 1.0))
         names = {member.name for member in members}
+        for m in members if self.rows else ():
+            costs.rows |= {(m.name, d): float(np.max(i.extent)) for d, i in enumerate(m.box)}
         tiles, tasks = stage.tiles, np.full(1, stage.tasks)
         split = traffic.imbalance(tasks, model) / model.cores
         own = costs.stage_cycles(stage.name, nest.key[1], stage.extents(stage.depth - 1), names)

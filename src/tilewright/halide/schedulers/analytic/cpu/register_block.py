@@ -342,20 +342,34 @@ def interleaves(block: Block, summary: StageSummary) -> bool:
 
 
 def border_share(
-    block: Block, extents: Mapping[int, float], model: CpuModel, ends: Iterable[tuple[int, int]]
+    block: Block,
+    extents: Mapping[int, float],
+    model: CpuModel,
+    ends: Iterable[tuple[int, int]],
+    row: float | None = None,
 ) -> float:
     """Return the share of a Func's blocks that cross a clamped end of the vector dimension.
 
     Halide computes these blocks in separate loops, with clamped loads lane by lane. The last block
-    is among them if it is not whole: its shift inwards is a condition, too. `extents` gives the
-    extent of each dimension in elements, and `ends` the number of its ends at which coordinates are
-    clamped (`stage_facts`).
+    of a row is among them if it is not whole: its shift inwards is a condition, too.
+
+    Args:
+        block: the register block.
+        extents: the extent of each dimension of the Func in elements.
+        model: the model of the CPU.
+        ends: by dimension, the number of its ends at which coordinates are clamped (`stage_facts`).
+        row: the elements along the vector dimension that are computed at a time; None: all.
     """
     if block.vector is None:
         return 0.0
-    rest = extents[block.vector] % block.width != 0.0
-    crossed = model.constants.border_blocks * max(dict(ends).get(block.vector, 2), rest)
-    return min(1.0, crossed * block.width / extents[block.vector])
+    whole = extents[block.vector]
+    row = whole if row is None else min(row, whole)
+    clamped = dict(ends).get(block.vector, 2) * model.constants.border_blocks
+    # The share row / whole of the rows ends where all of the Func does.
+    crossed = clamped * row / whole
+    if row % block.width != 0.0:
+        crossed += 1.0 - min(clamped, 1.0) * row / whole
+    return min(1.0, crossed * block.width / row)
 
 
 def crossings(summary: StageSummary, vector: str | None, innermost: Innermost) -> tuple[str, ...]:
