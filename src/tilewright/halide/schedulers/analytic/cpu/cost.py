@@ -203,8 +203,8 @@ class CpuCosts:
         known = self._known.cycles.get(key)
         if known is None:
             ends = self.facts.ends(name, index)
-            border = border_share(block, self._extents(name), self.model, ends, key[3])
-            alike = (self._known.form_of(summary, loops, self.innermost), *key[1:3], border)
+            border = border_share(block, self._extents(name), self.model, ends, key[-1])
+            alike = (self._known.form_of(summary, loops, self.innermost), *key[1:-1], border)
             known = self._known.cycles.get(alike)
             if known is None:
                 given = (summary, loops, block, self.model, self.innermost)
