@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from tilewright.halide.ir.algorithm import Type
 from tilewright.halide.ir.schedule import ScheduledLoop, Split
@@ -28,24 +27,6 @@ def test_only_loops_over_vectors_and_guarded_ones_are_cut():
     # Where tiles have loops over vectors, these are cut, and not whole tiles.
     loops.inner[1] = "v1b"
     assert loops.cut([], False) == {"v1w", "v1b", "v2t"}
-
-
-def test_tiles_are_not_cut_for_the_borders_of_others():
-    def cut(vector_ends, borders):
-        loops: Any = _Loops.__new__(_Loops)
-        facts = SimpleNamespace(ends=lambda name, index: ((0, 2), (1, vector_ends)))
-        loops.costs = SimpleNamespace(facts=facts)
-        loops.func, loops.index = SimpleNamespace(name="out"), 0
-        loops.block = Block(1, 8)
-        loops.block_loops = [ScheduledLoop("v1n", "vectorized")]
-        loops.splits = [Split("v1", "v1t", "v1n", 8, "shift_inwards")]
-        loops.tile_loops, loops.inner = {1: "v1t"}, {}
-        return loops.cut([], borders)
-
-    assert cut(0, borders=False) == {"v1n", "v1t"}
-    assert cut(0, borders=True) == {"v1n"}
-    # The stage has borders of its own, and no other loop over vectors.
-    assert cut(1, borders=True) == {"v1n", "v1t"}
 
 
 def test_the_loop_next_to_the_vectors_is_that_of_its_own_dimension():

@@ -363,7 +363,7 @@ def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:
     for size, interval in zip(sizes, region, strict=True):
         whole = _whole(interval)
         tile = min(size, whole)
-        count = math.ceil(whole / tile)
+        count = math.ceil(whole / max(tile, 1.0))  # outputs may be empty
         low = float(np.max(interval.lo))
         offset = min(tile * (count // 2), whole - tile)
         start = (low if math.isfinite(low) else 0.0) + offset

@@ -362,8 +362,8 @@ def border_share(
     """
     if block.vector is None:
         return 0.0
-    whole = extents[block.vector]
-    row = whole if row is None else min(row, whole)
+    whole = max(extents[block.vector], 1.0)  # regions may be empty
+    row = whole if row is None else min(max(row, 1.0), whole)
     clamped = dict(ends).get(block.vector, 2) * model.constants.border_blocks
     # The share row / whole of the rows ends where all of the Func does.
     crossed = clamped * row / whole
