@@ -16,7 +16,7 @@ from tilewright.halide.schedulers.analytic.gpu.rivals import (
 )
 from tilewright.halide.schedulers.analytic.gpu.scheduler import KeptSearches
 from tilewright.halide.schedulers.diversity import differ
-from tilewright.halide.schedulers.registry import plan
+from tilewright.halide.schedulers.registry import MODEL_FAILED, plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.machines import gpu
 
@@ -44,6 +44,17 @@ def test_more_are_drawn_where_several_schedules_are_wanted():
     assert [len(each) for each in (few, more, most)] == [0, 2, DRAWN]
     assert most[:2] == more
     assert len({*most, *rival_constants(C), C}) == DRAWN + 3
+
+
+@pytest.mark.parametrize("unknown", ["clock_hz", "memory_bandwidth"])
+def test_none_are_drawn_where_times_cannot_be_predicted(unknown):
+    machine = replace(gpu("v100"), **{unknown: None})
+    assert other_constants(GpuConstants(), machine, 5) == ()
+    x, out = hl.Var("x"), hl.Func("out")
+    out[x] = hl.sqrt(hl.f32(x))
+    out.set_estimates([(0, 4096)])
+    found = plan(make_task(out, target="cuda", machine=machine), k=3)
+    assert not any(MODEL_FAILED in note for each in found for note in each.notes)
 
 
 def test_a_rival_that_is_faster_by_the_models_own_constants_is_chosen():

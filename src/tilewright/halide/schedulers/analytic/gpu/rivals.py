@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.analytic.gpu.fitting import drawn
+from tilewright.halide.schedulers.analytic.gpu.group_times import can_predict
 from tilewright.machines import GpuMachine
 
 # Factors of constants, one set per rival. With both, the model's choice takes 0.94 of the time of
@@ -34,7 +35,10 @@ def rival_constants(c: GpuConstants) -> tuple[GpuConstants, ...]:
 
 
 def other_constants(c: GpuConstants, machine: GpuMachine, k: int) -> tuple[GpuConstants, ...]:
-    """Return sampled constants for a search for `k` schedules to measure."""
-    return tuple(
-        drawn([], machine, c, np.random.default_rng([SEED, i])) for i in range(min(k - 1, DRAWN))
-    )
+    """Return sampled constants for a search for `k` schedules to measure.
+
+    There are none for a machine of which the clock or the bandwidth is unknown: without predicted
+    times, the constants do not matter.
+    """
+    count = min(k - 1, DRAWN) if can_predict(machine) else 0
+    return tuple(drawn([], machine, c, np.random.default_rng([SEED, i])) for i in range(count))
