@@ -3,6 +3,7 @@
 Tests marked ``opencl`` run where an OpenCL platform works, and are skipped with the reason
 where none does. Tests marked ``thorough`` repeat at length what others show in short, and run with
 ``--thorough`` (``make test-thorough``). So do the variants of a test marked ``few(n)``, except n.
+Tests marked ``failing_model`` make a scheduler's model fail; in all others, its error is raised.
 """
 
 import importlib
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tilewright.halide.schedulers import registry
 from tilewright.machines import OpenclError, detect_cpu, load_opencl
 
 # What a process of the tests takes at most, with the workers that it starts.
@@ -53,6 +55,16 @@ def brief_timing():
             found = importlib.import_module(module)
             patch.setattr(found, setting, replace(getattr(found, setting), **BRIEF))
         yield
+
+
+@pytest.fixture(autouse=True)
+def defects_of_models_are_raised(request, monkeypatch):
+    """A planner that fails gives a plain schedule and a note, in which most tests would not look.
+
+    Tests marked ``failing_model`` provoke that.
+    """
+    if request.node.get_closest_marker("failing_model") is None:
+        monkeypatch.setattr(registry, "_guarded", lambda step, *raised: (step(), ""))
 
 
 def pytest_addoption(parser):

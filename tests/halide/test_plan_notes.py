@@ -71,6 +71,7 @@ def test_the_naive_schedule_says_why_all_others_were_refused(task, monkeypatch):
     )
 
 
+@pytest.mark.failing_model
 def test_a_check_that_fails_leaves_the_schedule_out(task, monkeypatch):
     def broken(*args):
         raise KeyError("f")
@@ -81,6 +82,7 @@ def test_a_check_that_fails_leaves_the_schedule_out(task, monkeypatch):
     assert f"{registry.MODEL_FAILED}: KeyError: 'f'." in only.notes[0]
 
 
+@pytest.mark.failing_model
 def test_variations_that_fail_leave_the_schedules_of_the_model(task, monkeypatch):
     def broken(*args):
         raise KeyError("f")
@@ -93,6 +95,7 @@ def test_variations_that_fail_leave_the_schedules_of_the_model(task, monkeypatch
     assert found.notes[-1] == f"{registry.MODEL_FAILED}: KeyError: 'f'."
 
 
+@pytest.mark.failing_model
 def test_tails_that_could_not_be_chosen_are_in_the_notes(task, monkeypatch):
     def broken(schedule, algorithm):
         raise KeyError("f")
@@ -102,3 +105,12 @@ def test_tails_that_could_not_be_chosen_are_in_the_notes(task, monkeypatch):
     (found,) = registry.plan(task, k=1)
     assert found.schedule == all_guarded(found.schedule) != before.schedule
     assert f"{registry.GUARDED}: KeyError: 'f'." in found.notes
+
+
+def test_other_tests_see_a_model_that_fails(task, monkeypatch):
+    def broken(*args):
+        raise KeyError("f")
+
+    monkeypatch.setattr(registry, "check", broken)
+    with pytest.raises(KeyError, match="f"):
+        registry.plan(task, k=1)

@@ -169,6 +169,7 @@ def test_funcs_that_the_model_cannot_cost_stay_at_root(monkeypatch):
     assert refusal(planned.schedule, task.algorithm) == ""
 
 
+@pytest.mark.failing_model
 @pytest.mark.parametrize("target", ["host", "cuda"])
 def test_a_model_that_fails_gives_the_naive_schedule(monkeypatch, target):
     def fail(*_):
