@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tilewright.halide.ir.algorithm import Algorithm, Const, Expr, Func, LoopKind, Stage
 from tilewright.halide.ir.loops import pure_loop, reduction_loop
@@ -28,6 +29,12 @@ from tilewright.halide.ir.schedule import (
 GUARDED: frozenset[Tail] = frozenset(
     {"guard_with_if", "predicate", "predicate_loads", "predicate_stores"}
 )
+
+
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_ORIGINAL = re.compile(r"[vr]\d+")
+# Nests whose loops are kept: searches ask for the same ones again and again.
+ENTRIES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ def _constant(expr: Expr) -> int | None:
     return expr.value if isinstance(expr, Const) and isinstance(expr.value, int) else None
 
 
+@lru_cache(maxsize=ENTRIES)
 def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
     """Return the loops after all splits and fusions and before reordering, innermost first.
 
@@ -96,6 +104,7 @@ def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[Nest
     return tuple(loops)
 
 
+@lru_cache(maxsize=ENTRIES)
 def scheduled_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
     """Return the loops of the final nest, innermost first, in the order of `schedule.loops`.
 
@@ -293,7 +302,7 @@ def _find(loops: list[NestLoop], name: str) -> int:
 def _take(name: str, used: set[str]) -> None:
     if name in used:
         raise ScheduleError(f"two loops are called {name!r}")
-    if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or re.fullmatch(r"[vr]\d+", name):
+    if not _NAME.fullmatch(name) or _ORIGINAL.fullmatch(name):
         raise ScheduleError(
             f"{name!r} cannot name a new loop; a name must be a letter followed by letters, "
             "digits and _, and not of the form v0 or r0"
