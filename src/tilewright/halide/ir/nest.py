@@ -29,8 +29,6 @@ from tilewright.halide.ir.schedule import (
 GUARDED: frozenset[Tail] = frozenset(
     {"guard_with_if", "predicate", "predicate_loads", "predicate_stores"}
 )
-
-
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _ORIGINAL = re.compile(r"[vr]\d+")
 # Nests whose loops are kept: searches ask for the same ones again and again.
@@ -86,7 +84,6 @@ def _constant(expr: Expr) -> int | None:
     return expr.value if isinstance(expr, Const) and isinstance(expr.value, int) else None
 
 
-@lru_cache(maxsize=ENTRIES)
 def split_loops(func: Func, stage: Stage, schedule: StageSchedule) -> tuple[NestLoop, ...]:
     """Return the loops after all splits and fusions and before reordering, innermost first.
 

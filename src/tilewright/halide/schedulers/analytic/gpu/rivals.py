@@ -37,8 +37,8 @@ def rival_constants(c: GpuConstants) -> tuple[GpuConstants, ...]:
 def other_constants(c: GpuConstants, machine: GpuMachine, k: int) -> tuple[GpuConstants, ...]:
     """Return sampled constants for a search for `k` schedules to measure.
 
-    There are none for a machine of which the clock or the bandwidth is unknown: without predicted
-    times, the constants do not matter.
+    If the machine's clock or bandwidth is unknown, there are none: times cannot be predicted then,
+    and the constants do not matter.
     """
     count = min(k - 1, DRAWN) if can_predict(machine) else 0
     return tuple(drawn([], machine, c, np.random.default_rng([SEED, i])) for i in range(count))
