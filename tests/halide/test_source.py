@@ -187,6 +187,14 @@ class Failing(hl.Generator):
         raise ZeroDivisionError("by nothing")
 
 
+@hl.generator("leaving_of_source_test")
+class Leaving(hl.Generator):
+    out = hl.OutputBuffer(hl.Int(32), 1)
+
+    def generate(self):
+        sys.exit("leaves")
+
+
 class Unregistered(hl.Generator):
     out = hl.OutputBuffer(hl.Int(32), 1)
 
@@ -205,6 +213,18 @@ def test_errors_in_a_generator_are_shown_with_their_place(make):
     expected = rf"Failing failed in line {line} of .*: ZeroDivisionError: by nothing"
     with pytest.raises(TilewrightError, match=expected):
         load(make())
+
+
+def test_what_leaves_the_process_is_an_error_and_does_not(tmp_path):
+    with pytest.raises(TilewrightError, match=r"Leaving failed in line .*: SystemExit: leaves"):
+        load(Leaving)
+    path = tmp_path / "leaving.py"
+    path.write_text("import sys\ndef late():\n    sys.exit(3)\n")
+    with pytest.raises(TilewrightError, match="SystemExit: 3"):
+        load(f"{path}:late")
+    path.write_text("import sys\nsys.exit(4)\n")
+    with pytest.raises(TilewrightError, match="SystemExit: 4"):
+        load(f"{path}:late")
 
 
 def test_a_generator_that_is_not_registered_is_an_error_with_the_cure():

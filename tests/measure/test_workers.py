@@ -243,6 +243,13 @@ def test_a_server_that_cannot_start_says_why():
         list(measure_all([specimen("Sleep")], preload=["no_such_module"]))
 
 
+def test_a_preloaded_module_that_leaves_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "leaving_module.py").write_text("import sys\nsys.exit('enough')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(WorkersError, match="SystemExit: enough"):
+        list(measure_all([specimen("Sleep")], preload=["leaving_module"]))
+
+
 def test_a_file_that_measures_when_it_is_loaded_ends(tmp_path):
     path = tmp_path / "careless.py"
     path.write_text(

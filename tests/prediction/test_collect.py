@@ -84,6 +84,33 @@ def test_failures_and_wrong_answers_are_left_out_with_their_reason():
     assert {text.split(": ")[1] for text in runs.dropped} == {"run_failed", "wrong_answer"}
 
 
+def test_memory_that_ends_after_the_first_run_is_an_outcome():
+    calls = []
+
+    def work(n):
+        calls.append(n)
+        if n % 2 and calls.count(n) > 1:
+            raise MemoryError
+        return n
+
+    kernel = from_callable(work, {"n": (1, 1000)}, "n", name="work", reference=lambda n: n)
+    runs = collect(kernel, "work", 12, 0, retime=False, rounds=1, timing=QUICK)
+    assert runs.dropped
+    assert {text.split(": ")[1] for text in runs.dropped} == {"out_of_memory"}
+
+
+def test_a_reference_that_leaves_is_an_error():
+    def leave(n):
+        raise SystemExit(3)
+
+    def work(n):
+        return n
+
+    kernel = from_callable(work, {"n": (1, 9)}, "n", name="work", reference=leave)
+    with pytest.raises(PredictionError, match=r"reference of work failed: SystemExit: 3"):
+        collect(kernel, "work", 2, 0, timing=QUICK)
+
+
 def test_nothing_measured_is_an_error_with_the_reason():
     def work(n):
         raise ValueError("never")

@@ -264,7 +264,8 @@ def _main(client: Connection) -> None:
         for entry in hello["preload"]:
             preload(entry)
         server = Server(client, hello["jobs"])
-    except Exception as error:  # a user's module may raise anything; the client says what it was
+    except (Exception, SystemExit) as error:
+        # A user's module may raise anything; the client says what it was.
         kind = "" if isinstance(error, TilewrightError) else f"{type(error).__name__}: "
         client.send({"event": "refused", "message": f"{kind}{error}"})
         return

@@ -176,14 +176,14 @@ def _build(generator: Any, build: Callable[[], Any]) -> Any:
         return build()
     except (TilewrightError, hl.HalideError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TilewrightError(
             f"the Generator {name} failed{_place(generator, error)}: "
             f"{type(error).__name__}: {error}"
         ) from error
 
 
-def _place(generator: Any, error: Exception) -> str:
+def _place(generator: Any, error: BaseException) -> str:
     """Return the innermost line of the Generator's file in an exception's traceback, as text."""
     code = getattr(generator.generate, "__code__", None)
     file = code.co_filename if code is not None else ""

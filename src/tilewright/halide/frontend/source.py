@@ -221,7 +221,7 @@ def resolve(source: str) -> Any:
             thing = thing()
         except TilewrightError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TilewrightError(
                 f"{source} failed: {type(error).__name__}: {error}. It must be a function without "
                 "required arguments that returns a Func, Funcs or a Pipeline"
@@ -270,7 +270,7 @@ def _run(path: str) -> ModuleType:
     try:
         with own_generators():
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TilewrightError(f"{path} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(file.parent))

@@ -44,7 +44,7 @@ def drawn_at(
         operands = kernel.make(instance, np.random.default_rng([seed, index, 2]))
     except MemoryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         values = ", ".join(f"{name}={value:g}" for name, value in instance.items())
         raise PredictionError(
             f"{kernel.name}: operands for {values} cannot be made: {type(error).__name__}: {error}"

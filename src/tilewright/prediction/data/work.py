@@ -52,7 +52,7 @@ class VariantWork:
             run = self.variant.prepare(operands, settings)
             answer = run()
         except MemoryError as error:
-            return Measurement("out_of_memory", message=str(error) or "out of memory")
+            return _out_of_memory(error)
         except (Exception, SystemExit) as error:  # an exception of an implementation is its outcome
             return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
         if not self.verify or self.kernel.reference is None:
@@ -68,6 +68,8 @@ class VariantWork:
             return begun
         try:
             best = self._tries(begun.run)
+        except MemoryError as error:
+            return _out_of_memory(error)
         except (Exception, SystemExit) as error:
             return Measurement("run_failed", message=f"{type(error).__name__}: {error}")
         return replace(best, verified=self.verify, max_error=begun.max_error)
@@ -88,6 +90,10 @@ class VariantWork:
             if best is None or not flagged or measurement.median < best.median:
                 best = measurement
         return replace(best, details={**best.details, "tries": tries})
+
+
+def _out_of_memory(error: MemoryError) -> Measurement:
+    return Measurement("out_of_memory", message=str(error) or "out of memory")
 
 
 def dirty(measurement: Measurement) -> bool:
@@ -142,7 +148,7 @@ def error_of(answer: Any, kernel: Kernel, operands: Operands) -> tuple[float, st
     assert kernel.reference is not None
     try:
         right = np.asarray(kernel.reference(operands))
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:
         raise PredictionError(
             f"the reference of {kernel.name} failed: {type(failure).__name__}: {failure}"
         ) from failure
