@@ -9,7 +9,7 @@ import pytest
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import estimated_boxes
 from tilewright.halide.frontend.source import load
-from tilewright.halide.ir.schedule import Level
+from tilewright.halide.ir.schedule import Clone, Level
 from tilewright.halide.schedulers.analytic.cpu import retries
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
@@ -47,23 +47,26 @@ def test_a_rival_that_the_other_model_predicts_to_be_faster_is_chosen(seed):
     assert seconds[0] < 0.7 * seconds[1]
 
 
-def test_doubtful_schedules_have_rivals_without_windows_and_with_dear_memory():
+def test_doubtful_schedules_have_all_policies_as_rivals():
     algorithm, boxes, first = searched(7101)
     seconds = retries.nest_seconds(algorithm, first, boxes, MODEL)
-    found = retries.rival_policies(algorithm, first, seconds, MODEL)
-    others = (retries.LESS_INLINED, retries.MORE_INLINED)
-    assert found == (*others, retries.FIXED, retries.DEAR_MEMORY)
+    assert retries.is_doubtful(first, seconds, MODEL)
+    found = retries.rival_policies(algorithm, True, POLICIES[1:])
+    assert sorted(map(str, found)) == sorted(map(str, POLICIES[1:]))
     dear = dataclasses.replace(first, cost=first.cost * 100)
-    assert retries.rival_policies(algorithm, dear, seconds, MODEL) == others
+    assert not retries.is_doubtful(dear, seconds, MODEL)
+    few = retries.rival_policies(algorithm, False, POLICIES[1:])
+    assert few == (retries.LESS_INLINED, retries.MORE_INLINED)
 
 
-def test_large_pipelines_are_not_searched_twice_without_a_doubt(monkeypatch):
-    algorithm, _, first = searched(7101)
+def test_large_pipelines_have_few_rivals_and_none_without_a_doubt(monkeypatch):
+    algorithm, _, _ = searched(7101)
     monkeypatch.setattr(
         retries, "SEARCH", dataclasses.replace(SEARCH, rival_funcs=len(algorithm.funcs) - 1)
     )
-    seconds = MODEL.seconds(first.cost)
-    assert retries.rival_policies(algorithm, first, seconds, MODEL) == ()
+    assert retries.rival_policies(algorithm, False, POLICIES[1:]) == ()
+    found = retries.rival_policies(algorithm, True, POLICIES[1:])
+    assert found == (retries.FIXED, retries.DEAR_MEMORY, retries.UNFUSED)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,17 @@ def test_only_a_clear_gain_counts(monkeypatch, seconds, chosen):
     monkeypatch.setattr(retries, "nest_seconds", lambda _, plan, *rest: known[id(plan)])
     found = retries.fastest(algorithm, plans[0], plans, boxes, MODEL, {})
     assert found is plans[chosen]
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, 1), (0.7, 0)])
+def test_added_funcs_give_way_to_a_large_gain_only(monkeypatch, seconds, chosen):
+    algorithm, boxes, first = searched(7101)
+    schedule = dataclasses.replace(first.schedule, clones=(Clone(0, (1,)),))
+    plans = [dataclasses.replace(first, schedule=schedule), first]
+    known = {id(plans[0]): 1.0, id(first): seconds}
+    monkeypatch.setattr(retries, "copies_in", lambda *_: ())
+    monkeypatch.setattr(retries, "nest_seconds", lambda _, plan, *rest: known[id(plan)])
+    assert retries.fastest(algorithm, plans[0], plans, boxes, MODEL, {}) is plans[chosen]
 
 
 def test_page_faults_count_in_the_choice(monkeypatch):

@@ -425,6 +425,11 @@ class CpuSearch(UnknownSizes):
         1.1, RATIO, "chosen: the two predictions of a schedule usually agree within 5%"
     )
     clear_gain: float = constant(0.97, RATIO, "chosen: smaller gains are within the model's error")
+    large_gain: float = constant(
+        0.6,
+        RATIO,
+        "measured: with 0.85, two programs more change, and take 1.03 and 1.93 of the time",
+    )
     most_moved: int = constant(4, "moves", "chosen: of 209 programs, none gains from a third")
     partial_gain: float = constant(
         0.95,

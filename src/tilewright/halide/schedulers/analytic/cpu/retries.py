@@ -28,6 +28,7 @@ from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
 from tilewright.halide.schedulers.analytic.cpu.tiling import Policy
 
 FIXED = Policy(slide=False)
+UNFUSED = Policy(fuse=False)
 DEAR_MEMORY = Policy(memory_weight=SEARCH.dear_memory)
 DEARER_MEMORY = Policy(memory_weight=SEARCH.dearer_memory)
 LESS_INLINED = Policy(inline_bias=SEARCH.less_inlined)
@@ -83,22 +84,29 @@ def gathers(costs: CpuCosts) -> bool:
     return False
 
 
+def is_doubtful(planned: PlannedSchedule, seconds: float | None, model: CpuModel) -> bool:
+    """Return whether the search predicts far less than the model of loop nests (`seconds`).
+
+    Then its windows, its traffic or its loops are not what it takes them for.
+    """
+    return seconds is not None and seconds > SEARCH.doubtful * model.seconds(planned.cost)
+
+
 def rival_policies(
-    algorithm: Algorithm, planned: PlannedSchedule, seconds: float | None, model: CpuModel
+    algorithm: Algorithm, doubtful: bool, policies: Sequence[Policy]
 ) -> tuple[Policy, ...]:
     """Return the policies under which to search again for a schedule to use without measuring.
 
     A small pipeline is also searched with fewer and with more Funcs inlined at first: revisions
-    then end in other local optima. Where the search predicts far less than the model of loop nests
-    (`seconds`), its windows or its traffic are not what it takes them for, and searches without
-    these are tried.
+    then end in other local optima. If the result is `doubtful`, the search may be wrong about all
+    that it preferred: small pipelines are searched under all `policies`, others without windows,
+    with dear memory, and without fusion.
     """
-    rivals = []
-    if len(algorithm.funcs) <= SEARCH.rival_funcs:
-        rivals += [LESS_INLINED, MORE_INLINED]
-    if seconds is not None and seconds > SEARCH.doubtful * model.seconds(planned.cost):
-        rivals += [FIXED, DEAR_MEMORY]
-    return tuple(rivals)
+    small = len(algorithm.funcs) <= SEARCH.rival_funcs
+    rivals = [LESS_INLINED, MORE_INLINED] if small else []
+    if doubtful:
+        rivals += policies if small else [FIXED, DEAR_MEMORY, UNFUSED]
+    return tuple(dict.fromkeys(rivals))
 
 
 def fastest(
@@ -113,9 +121,9 @@ def fastest(
 
     It is `best`, the cheapest one of the searches, unless another one is clearly faster. `faults`
     has the cycles of page faults that the model does not know. Neither may have copies of inputs:
-    the model knows what these cost, but not the cache lines they save. Nor may `best` have added
-    Funcs: in four of 117 programs the model would decide on these, and its choices take 1.69, 1.49,
-    1.0 and 0.97 times as long.
+    the model knows what these cost, but not the cache lines they save. If `best` has added Funcs,
+    another one must be much faster: of six programs with smaller gains, five take as long or longer
+    by the model's choice.
     """
 
     def seconds(planned: PlannedSchedule) -> float | None:
@@ -123,9 +131,10 @@ def fastest(
         return None if own is None else own + model.seconds(faults.get(planned.schedule, 0.0))
 
     known = seconds(best)
-    if known is None or best.schedule.clones or copies_in(best.schedule, algorithm):
+    if known is None or copies_in(best.schedule, algorithm):
         return best
-    chosen, least = best, SEARCH.clear_gain * known
+    gain = SEARCH.large_gain if best.schedule.clones else SEARCH.clear_gain
+    chosen, least = best, gain * known
     for planned in found:
         if planned is best or copies_in(planned.schedule, algorithm):
             continue

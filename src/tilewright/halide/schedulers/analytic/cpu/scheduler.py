@@ -40,8 +40,10 @@ from tilewright.halide.schedulers.analytic.cpu.retries import (
     FIXED,
     LESS_INLINED,
     MORE_INLINED,
+    UNFUSED,
     fastest,
     gathers,
+    is_doubtful,
     nest_seconds,
     rival_policies,
     worth_cloning,
@@ -298,7 +300,7 @@ POLICIES = (
     FIXED,
     LESS_INLINED,
     Policy(block=2),
-    Policy(fuse=False),
+    UNFUSED,
 )
 
 
@@ -344,7 +346,7 @@ def schedule_cpu(
     chosen = with_clones(algorithm, best.schedule.clones)
     model = model_of(machine, constants)
     seconds = nest_seconds(algorithm, best, boxes, model)
-    rivals = rival_policies(algorithm, best, seconds, model)
+    rivals = rival_policies(algorithm, is_doubtful(best, seconds, model), POLICIES[1:])
     for policy in rivals:
         searches.run(chosen, policy)
     best = fastest(algorithm, best, found.accepted, boxes, model, searches.faults)
