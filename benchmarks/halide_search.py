@@ -33,13 +33,12 @@ def searching(request: dict[str, Any]) -> dict[str, Any]:
     import halide  # noqa: F401
 
     from tilewright.halide.ir.json import to_json
-    from tilewright.halide.schedulers.registry import plan
     from tilewright.halide.schedulers.task import make_task
+    from tilewright.halide.search.one_shot import plan_checked
     from tilewright.machines import detect_cpu, gpu
 
-    search: Any = plan
     if request["scheduler"] == "learned":
-        from tilewright.halide.schedulers.learned.scheduler import plan_learned as search
+        import tilewright.halide.schedulers.learned.scheduler
     if request["machine"] is None:
         import tilewright.halide.schedulers.analytic.cpu.scheduler
 
@@ -52,7 +51,8 @@ def searching(request: dict[str, Any]) -> dict[str, Any]:
     imported = peak_mb()
     began, wall = time.process_time(), time.perf_counter()
     task = make_task(serialized, machine=machine, estimates=request["estimates"])
-    planned = search(task)
+    # As for a user, but without lowering, which the peers' searches do not include either.
+    planned = plan_checked(task, scheduler=request["scheduler"], check=False)
     to_json(planned[0].schedule)
     return {
         "cpu_seconds": time.process_time() - began,

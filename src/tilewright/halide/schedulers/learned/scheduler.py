@@ -18,7 +18,7 @@ from tilewright.halide.ir.schedule import Schedule
 from tilewright.halide.schedulers.analytic.cpu.panels import copies_in
 from tilewright.halide.schedulers.diversity import Chosen
 from tilewright.halide.schedulers.given import nest_groups
-from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, State
+from tilewright.halide.schedulers.learned.beam_search import ONE_SCHEDULE, BeamSearch, Effort, State
 from tilewright.halide.schedulers.learned.cost_model import LearnedModel, shipped
 from tilewright.halide.schedulers.learned.gpu.published_search.constants import (
     PUBLISHED,
@@ -72,7 +72,7 @@ def plan_learned(
         auto: put the best analytic schedule first, unless the learned model expects another to be
             faster by more than its uncertainty.
         seed: the seed of the search.
-        effort: the limits of the search.
+        effort: the limits of the search, by default lower ones for one schedule.
         model: the learned model, by default the shipped one. For CUDA, the model is the released
             network of Anderson 2021, and `least_analytic`, `effort` and `model` do not apply.
         search: for CUDA, our own search (``tilewright``), which has no seed, or that of Anderson
@@ -101,7 +101,8 @@ def plan_learned(
         analytic = plan(inner, k=k, shared=False)
     starts = {exact_size(each.schedule): each for each in analytic}
     own = starts if joint is None else {next(iter(starts)): plans[0]}
-    beam = BeamSearch(inner, model or shipped(), effort or Effort(), seed, analytic[0].schedule)
+    effort = effort or (Effort() if k > 1 else ONE_SCHEDULE)
+    beam = BeamSearch(inner, model or shipped(), effort, seed, analytic[0].schedule)
     states = beam.run([*starts, naive(inner)])
     # The search keeps one state per structure, perhaps with other sizes than the analytic ones.
     present = beam.costed(exact_size(analytic[0].schedule))

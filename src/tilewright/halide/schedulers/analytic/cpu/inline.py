@@ -46,18 +46,17 @@ def inline_trivial(
         base: the analysis with nothing inlined.
         model: the machine.
         bias: above 1 inlines more, below 1 less.
-        known: a cache of register blocks.
+        known: a cache of register blocks and of costs at root.
     """
     algorithm = base.view.algorithm
     regions = base.regions
     known = KnownBlocks() if known is None else known
-    cycles: dict[tuple[str, frozenset[str]], float] = {}
 
     def root_cycles(costs: CpuCosts, name: str) -> float:
         key = (name, costs.analysis.view.absorbed(name))
-        if key not in cycles:
-            cycles[key] = float(np.max(costs.func_cycles(name, regions[name])))
-        return cycles[key]
+        if key not in known.roots:
+            known.roots[key] = float(np.max(costs.func_cycles(name, regions[name])))
+        return known.roots[key]
 
     current = CpuCosts(base, model, {}, known=known)
     guests = nest_reductions(base)

@@ -1,4 +1,4 @@
-"""A cache of the best innermost blocks of stages and of the costs of blocks."""
+"""A cache of the best innermost blocks of stages, and of the costs of blocks and of Funcs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from tilewright.halide.schedulers.analytic.cpu.operation_cycles import Innermost
 class KnownBlocks:
     """A cache of innermost blocks and their costs, which do not depend on inlining elsewhere.
 
-    `CpuCosts` objects with the same model, storage order and sizes share one cache. Keys are
-    stages, for fast look-up, and forms (see `form`), which several stages may share.
+    `CpuCosts` objects with the same storage order and sizes share one cache; their models may have
+    different transfer rates. Keys are stages, for fast look-up, and forms (see `form`), which
+    several stages may share. `roots` has the cycles of Funcs computed at root, by name and the
+    Funcs inlined into them.
     """
 
     blocks: dict[Hashable, Block] = field(default_factory=dict)
     cycles: dict[Hashable, float] = field(default_factory=dict)
     forms: dict[StageSummary, Hashable] = field(default_factory=dict)
+    roots: dict[tuple[str, frozenset[str]], float] = field(default_factory=dict)
 
     def form_of(
         self, summary: StageSummary, loops: Mapping[int, str], innermost: Innermost

@@ -7,7 +7,7 @@ group, and assemble the loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -71,6 +71,7 @@ class InliningSearch:
         base: Analysis | None = None,
         known: KnownBlocks | None = None,
         constants: CpuConstants | None = None,
+        plans: dict[Hashable, CpuPlan] | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.machine = machine
@@ -78,7 +79,8 @@ class InliningSearch:
         self.model = weighted(model_of(machine, constants), policy.memory_weight)
         self.base = base or Analysis(View(algorithm), boxes, scalars, specialize=True)
         self.orders: tuple[bool, ...] = (False, True)
-        self._known: dict[object, CpuPlan] = {}
+        self._plans = {} if plans is None else plans
+        self._counted: set[Hashable] = set()
         self._blocks = KnownBlocks() if known is None else known
         self.spent = 0
 
@@ -98,7 +100,7 @@ class InliningSearch:
 
         The first call tries both orders of merging; later calls use the better one.
         """
-        planner = Planner(costs, self.policy, self._known)
+        planner = Planner(costs, self.policy, self._plans, counted=self._counted)
         guests = {nest.host: guest for guest, nest in costs.nested.items()}
         initial = [
             Group((guests[f.name], f.name)) if f.name in guests else Group((f.name,))
@@ -261,12 +263,16 @@ def schedule_with(
     base: Analysis | None = None,
     known: KnownBlocks | None = None,
     constants: CpuConstants | None = None,
+    plans: dict[Hashable, CpuPlan] | None = None,
 ) -> tuple[Schedule, Grouping[CpuPlan], CpuCosts]:
     """Return the schedule, grouping and costs that a search finds under one policy.
 
-    `base` is the analysis with nothing inlined, if it exists already.
+    `base` is the analysis with nothing inlined, if it exists already. `known` and `plans` may have
+    results of searches under other policies.
     """
-    search = InliningSearch(algorithm, machine, boxes, scalars, policy, base, known, constants)
+    search = InliningSearch(
+        algorithm, machine, boxes, scalars, policy, base, known, constants, plans
+    )
     costs, grouping = search.run(effort)
     return assembled(algorithm, costs, grouping, machine.cores), grouping, costs
 
@@ -380,8 +386,8 @@ class _Searches:
     """Searches of one pipeline and its clones under several policies.
 
     The schedules are offered to `found`; `results` keeps the search that produced each, and
-    `faults` its `fault_cycles`. All searches share the analyses, which do not depend on the policy.
-    Searches with the same memory weight share their register blocks.
+    `faults` its `fault_cycles`. Searches of the same Funcs share what does not depend on the
+    policy: analyses, register blocks, and the plans of groups.
     """
 
     machine: CpuMachine
@@ -394,7 +400,8 @@ class _Searches:
     )
     faults: dict[Schedule, float] = field(default_factory=dict)
     _bases: dict[tuple[Added, ...], Analysis] = field(default_factory=dict)
-    _blocks: dict[tuple[tuple[Added, ...], float], KnownBlocks] = field(default_factory=dict)
+    _blocks: dict[tuple[Added, ...], KnownBlocks] = field(default_factory=dict)
+    _plans: dict[tuple[Added, ...], dict[Hashable, CpuPlan]] = field(default_factory=dict)
 
     def base(self, algorithm: Algorithm) -> Analysis:
         """Return the analysis of the algorithm with its clones and nothing inlined."""
@@ -418,8 +425,9 @@ class _Searches:
             policy,
             SEARCH.transposed_effort if policy.transposed else SEARCH.effort,
             self.base(algorithm),
-            self._blocks.setdefault((clones_of(algorithm), policy.memory_weight), KnownBlocks()),
+            self._blocks.setdefault(clones_of(algorithm), KnownBlocks()),
             self.constants,
+            self._plans.setdefault(clones_of(algorithm), {}),
         )
         self.results.setdefault(schedule, (policy, costs, grouping))
         if policy.memory_weight != 1.0:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,17 +86,19 @@ class Planner:
 
     A group's tiling must differ from those in `unlike`, listed by output, by at least a factor of
     two in some dimension. The outputs in `cut` get at least one tile loop. With `fine`, more tile
-    sizes are tried.
+    sizes are tried. `known` may have the plans of searches under other policies; `spent` counts
+    the members of groups that are not in `counted`, so that it does not depend on them.
     """
 
     def __init__(
         self,
         costs: CpuCosts,
         policy: Policy,
-        known: dict[object, CpuPlan],
+        known: dict[Hashable, CpuPlan],
         fine: bool = False,
         unlike: Mapping[str, Sequence[Sequence[int]]] | None = None,
         cut: frozenset[str] = frozenset(),
+        counted: set[Hashable] | None = None,
     ) -> None:
         self.unlike = unlike or {}
         self.cut = cut
@@ -106,6 +108,7 @@ class Planner:
         self.tilings = 0
         self.spent = 0
         self._known = known
+        self._counted = set() if counted is None else counted
 
     def plan(self, group: Group) -> CpuPlan:
         """Return the cheapest tiling of `group`, or `IMPOSSIBLE`.
@@ -116,14 +119,33 @@ class Planner:
         view = self.costs.analysis.view
         key = (
             self.fine,
-            self.policy,
+            self._options_for(group),
             tuple((m, view.absorbed(m), self.costs.nested.get(m)) for m in group.members),
         )
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._best(group)
+        if key not in self._counted:
+            self._counted.add(key)
             self.spent += len(group.members)
         return found
+
+    def _options_for(self, group: Group) -> Policy:
+        """Return the policy with those options only on which the plan of a group depends."""
+        policy = replace(self.policy, inline_bias=1.0)
+        if self._is_fused(group):
+            return policy
+        return Policy(
+            memory_weight=policy.memory_weight, block=policy.block, transposed=policy.transposed
+        )
+
+    def _guests(self, group: Group) -> set[str]:
+        """Return the reductions in registers of the group's output."""
+        nested = self.costs.nested
+        return {g for g in group.members if g in nested and nested[g].host == group.output}
+
+    def _is_fused(self, group: Group) -> bool:
+        return len(group.members) - 1 - len(self._guests(group)) > 0
 
     def given(self, group: Group, tiling: Tiling) -> CpuPlan:
         """Return the plan of a group with the given tiling."""
@@ -143,10 +165,7 @@ class Planner:
     def _best(self, group: Group) -> CpuPlan:
         costs, view = self.costs, self.costs.analysis.view
         output = view.by_name[group.output]
-        guests = {
-            g for g in group.members if g in costs.nested and costs.nested[g].host == group.output
-        }
-        fused = len(group.members) - 1 - len(guests) > 0
+        fused = self._is_fused(group)
         if fused and (output.fixed or not self.policy.fuse or not _hosts(costs, group)):
             return IMPOSSIBLE
         region = costs.analysis.regions.get(group.output)
@@ -160,7 +179,7 @@ class Planner:
             return _plan(found, 0, Tiling((), ()))
         tiles = candidate_tiles(extents, costs.block(group.output, 0), self.fine)
         orders = [tuple(range(len(extents)))]
-        if guests and len(extents) > 1:
+        if self._guests(group) and len(extents) > 1:
             orders.append((1, 0, *range(2, len(extents))))
         best = IMPOSSIBLE
         far = far_from(tiles, self.unlike.get(group.output, ()))
