@@ -15,7 +15,7 @@ from patience import PATIENT
 
 from tilewright.halide.execution.contents import fill, from_bfloat16, numpy_type, to_bfloat16
 from tilewright.halide.execution.inputs import BufferInput, InputError, Inputs, describe_inputs
-from tilewright.halide.execution.session import Session, Variant
+from tilewright.halide.execution.session import Session, Variant, make_inputs
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.algorithm import Span, Type
 from tilewright.halide.schedulers.naive import naive_schedule
@@ -65,6 +65,31 @@ def test_descriptions_differ_where_runs_could():
         describe_inputs(algorithm_of(dims=3)),
     ]
     assert len({inputs.digest for inputs in [base, *others]}) == 5
+
+
+def test_a_file_is_known_by_its_contents(tmp_path):
+    algorithm = algorithm_of()
+    shape = tuple(span.extent for span in describe_inputs(algorithm).buffers[0].dims)
+    digests = []
+    for name, value in (("a.npy", 1.0), ("a.npy", 2.0), ("b.npy", 1.0)):
+        np.save(tmp_path / name, np.full(shape, value, np.float32))
+        digests.append(describe_inputs(algorithm, contents={"im": tmp_path / name}).digest)
+    assert digests[0] != digests[1]
+    assert digests[0] == digests[2]
+
+
+def test_arrays_of_other_shapes_with_the_same_bytes_are_other_contents(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    algorithm = algorithm_of()
+    values = np.arange(32, dtype=np.float32)
+    made = [
+        make_inputs(algorithm, contents={"im": values.reshape(shape)})
+        for shape in ((4, 8), (8, 4), (4, 8))
+    ]
+    paths = [inputs.buffers[0].path for inputs in made]
+    assert made[0] == made[2]
+    assert made[0].digest != made[1].digest
+    assert [np.load(path).shape for path in paths] == [(4, 8), (8, 4), (4, 8)]
 
 
 @pytest.mark.parametrize("damage", [{}, {"seed": 1}, {"seed": "x"}, None])

@@ -8,6 +8,7 @@ of an input therefore see the same values where they overlap.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ class BufferInput:
         high: their upper bound, excluded.
         path: a ``.npy`` file with the contents. Axis d is dimension d and starts at the first
             coordinate of `dims`; outside the file's array, its nearest element is repeated.
+        contents: the SHA-256 hash of that file, which identifies the contents in `Inputs.digest`.
     """
 
     name: str
@@ -60,6 +62,7 @@ class BufferInput:
     low: Scalar = 0
     high: Scalar = 1
     path: str | None = None
+    contents: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +130,12 @@ class Inputs:
     def digest(self) -> str:
         """A hash of all data that can change outputs or times.
 
-        Names of outputs are excluded, because they may be generated.
+        Names of outputs are excluded, because they may be generated, and paths of files, which
+        may change.
         """
         nameless = tuple(replace(output, name="") for output in self.outputs)
-        text = repr(replace(self, outputs=nameless))
+        buffers = tuple(replace(buffer, path=buffer.contents) for buffer in self.buffers)
+        text = repr(replace(self, buffers=buffers, outputs=nameless))
         if any(output.in_place for output in self.outputs):
             text += "".join(f" {output.in_place}" for output in self.outputs)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -243,7 +248,8 @@ def _buffer(
         low, high = _range(name, given)
     elif given is not None:
         path = _file(name, parameter.type, dims, given, directory)
-    return BufferInput(name, parameter.type, dims, strides, pinned, low, high, path)
+    contents = None if path is None else _hash(path)
+    return BufferInput(name, parameter.type, dims, strides, pinned, low, high, path, contents)
 
 
 def default_range(kind: Type) -> tuple[Scalar, Scalar]:
@@ -261,6 +267,11 @@ def _range(name: str, given: tuple[Any, ...]) -> tuple[Scalar, Scalar]:
     if len(given) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
         raise InputError(f"the range of {name} must be (low, high) with low < high, not {given}")
     return numbers[0], numbers[1]
+
+
+def _hash(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _file(
@@ -292,5 +303,8 @@ def _file(
     if directory is None:
         raise InputError(f"the contents of {name} are an array: give a directory to save it in")
     path = Path(directory).resolve() / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.npy"
-    np.save(path, array, allow_pickle=False)
+    # Another run may use a file of this name, with the same contents.
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        np.save(Path(scratch) / path.name, array, allow_pickle=False)
+        (Path(scratch) / path.name).replace(path)
     return str(path)

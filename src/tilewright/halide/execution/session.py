@@ -158,7 +158,8 @@ def make_inputs(
             settled[name] = given(tuple(span.extent for span in spans if span is not None))
         hashed.update(name.encode())
         if hasattr(settled[name], "tobytes"):
-            hashed.update(settled[name].tobytes())
+            array = settled[name]
+            hashed.update(repr((array.shape, str(array.dtype))).encode() + array.tobytes())
     directory = None
     if any(hasattr(given, "tobytes") for given in settled.values()):
         directory = cache_directory() / "inputs" / hashed.hexdigest()[:32]
