@@ -19,7 +19,17 @@ import numpy.typing as npt
 from tilewright.halide.analysis.bounds import Bound, Box, Interval, union_boxes
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis
-from tilewright.halide.ir.algorithm import Algorithm, Call, Const, Expr, Func, Op, Variable
+from tilewright.halide.ir.algorithm import (
+    Algorithm,
+    Call,
+    Const,
+    Expr,
+    Func,
+    Op,
+    Variable,
+    walk,
+)
+from tilewright.halide.ir.expressions import uses
 
 # The assumed bounds of inputs, chosen to differ from constants that a pipeline may clamp to: the
 # n-th dimension of all inputs starts at _MIN - n * _MIN_STEP and has _EXTENT + n * _EXTENT_STEP
@@ -30,13 +40,14 @@ _EXTENT, _EXTENT_STEP = 37.0, 12.0
 Mask = npt.NDArray[np.bool_]
 
 
-def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
+def overreaching(algorithm: Algorithm, zero_based: bool = False) -> frozenset[tuple[int, int]]:
     """Return the dimensions along which computing more of a Func reads further out.
 
     Each item is a Func's position and a dimension. Of an output, only reads of inputs and other
-    outputs count; stores to its own buffer are ignored here.
+    outputs count; stores to its own buffer are ignored here. With `zero_based`, coordinates of
+    inputs begin at 0, so that reads clamped to at least 0 stay inside.
     """
-    analysis = Analysis(View(algorithm), {}, _symbols(algorithm))
+    analysis = Analysis(View(algorithm), {}, _symbols(algorithm, zero_based))
     rows = [
         (i, d)
         for i, func in enumerate(algorithm.funcs)
@@ -48,7 +59,7 @@ def overreaching(algorithm: Algorithm) -> frozenset[tuple[int, int]]:
     base = {i: n for n, (i, d) in enumerate(rows) if d < 0}
     found = set()
     for name, box in reached.items():
-        limits = _limits(name, algorithm)
+        limits = _limits(name, algorithm, zero_based)
         for n, (i, d) in enumerate(rows):
             if d >= 0 and name != algorithm.funcs[i].name and _grows(box, n, base[i], limits):
                 found.add((i, d))
@@ -83,6 +94,32 @@ def aligned_reads_further(algorithm: Algorithm, func: int, dimension: int, modul
                 if _differs(box, narrow[callee], _limits(callee, algorithm)):
                     return True
     return False
+
+
+@functools.lru_cache(maxsize=64)
+def predicate_reads(algorithm: Algorithm) -> frozenset[tuple[int, int, int]]:
+    """Return the pure loops at whose variable a predicate reads, so that it may read further out.
+
+    Each item is a Func's position, a stage and a dimension. If the loop runs over more coordinates,
+    even if a guard leaves these out, the predicate reads inputs or outputs further out. Halide
+    clamps what partial results read.
+    """
+    found = set()
+    for place, func in enumerate(algorithm.funcs):
+        for stage in func.stages if func.name not in algorithm.sliced else ():
+            reads = [e for e in walk(*stage.predicates) if isinstance(e, Call)]
+            for d, arg in enumerate(stage.args):
+                if isinstance(arg, Variable) and any(
+                    uses(coordinate, {arg.name})
+                    for call in reads
+                    for coordinate in _coordinates(call)
+                ):
+                    found.add((place, stage.index, d))
+    if not found:
+        return frozenset()
+    # Programs that clamp to 0 assume that their inputs begin there.
+    further = overreaching(algorithm, zero_based=True)
+    return frozenset(each for each in found if (each[0], each[2]) in further)
 
 
 def _upstream(algorithm: Algorithm, name: str) -> list[str]:
@@ -273,9 +310,11 @@ def _empty(dimensions: int, count: int) -> Box:
     )
 
 
-def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
+def _limits(
+    name: str, algorithm: Algorithm, zero_based: bool = False
+) -> tuple[Interval, ...] | None:
     """Return the assumed bounds of an input; None for a Func."""
-    symbols = _symbols(algorithm)
+    symbols = _symbols(algorithm, zero_based)
     for parameter in algorithm.parameters:
         if parameter.name == name:
             found = []
@@ -286,13 +325,14 @@ def _limits(name: str, algorithm: Algorithm) -> tuple[Interval, ...] | None:
     return None
 
 
-def _symbols(algorithm: Algorithm) -> Mapping[str, float]:
+def _symbols(algorithm: Algorithm, zero_based: bool = False) -> Mapping[str, float]:
     """Return the estimated values of scalars and the assumed, distinctive bounds of inputs."""
     symbols: dict[str, float] = dict(algorithm.symbols)
     count = 0
     for parameter in algorithm.parameters:
         for d in range(parameter.dimensions if parameter.is_buffer else 0):
-            symbols[f"{parameter.name}.min.{d}"] = _MIN - _MIN_STEP * count
+            first = 0.0 if zero_based else _MIN - _MIN_STEP * count
+            symbols[f"{parameter.name}.min.{d}"] = first
             symbols[f"{parameter.name}.extent.{d}"] = _EXTENT + _EXTENT_STEP * count
             count += 1
     return symbols

@@ -1,6 +1,7 @@
 """Determine the sizes at which a schedule is correct: its requirements on the caller's buffers.
 
-Splits with ``guard_with_if`` and ``predicate`` are correct at every size. With the other tails, a
+Splits with ``guard_with_if`` and ``predicate`` are correct at every size, unless a predicate of a
+reduction domain (``RDom.where``) reads at the loop's variable. With the other tails, a
 split may run past the end of its loop or start before its beginning (see Halide's
 ``TailStrategy``). An output then needs a minimum extent, or an extent that is a multiple of a
 number. Another Func may then read inputs, or outputs, outside the region that the unscheduled
@@ -18,9 +19,18 @@ from typing import Literal
 from tilewright.halide.ir.algorithm import Algorithm, Func, Stage
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.joint import joined
+from tilewright.halide.ir.loops import pure_loop
+from tilewright.halide.ir.masked_splits import reads_no_further
 from tilewright.halide.ir.names import readable
 from tilewright.halide.ir.nest import stage_schedules
-from tilewright.halide.ir.schedule import OutputExtent, Schedule, Split, StageSchedule, Tail
+from tilewright.halide.ir.schedule import (
+    FuncSchedule,
+    OutputExtent,
+    Schedule,
+    Split,
+    StageSchedule,
+    Tail,
+)
 from tilewright.halide.ir.variants import Conditions, merged, variant_schedules
 from tilewright.halide.legality.least_extents import least_extents
 from tilewright.halide.legality.limits import Limit, limited
@@ -28,6 +38,7 @@ from tilewright.halide.legality.overreach import (
     aligned_reads_further,
     may_align_in_loops,
     overreaching,
+    predicate_reads,
 )
 
 WRITES_BEYOND: frozenset[Tail] = frozenset(
@@ -48,6 +59,8 @@ READS_BEYOND: frozenset[Tail] = frozenset(
         "shift_inwards_and_blend",
     }
 )
+# Predicates of reduction domains are evaluated outside the guards of these.
+_GUARDED: frozenset[Tail] = frozenset({"guard_with_if", "predicate", "predicate_loads"})
 _SHIFTS: frozenset[Tail] = frozenset({"shift_inwards", "shift_inwards_and_blend"})
 # Longest period of the splits of a rounded-up loop, in iterations, for which the extents of two
 # periods are tried one by one.
@@ -260,10 +273,11 @@ def needs(
         for dimension in range(len(func.args)):
             if func.args[dimension] in func.bounds:
                 continue
+            if masked := _masked(algorithm, entry, dimension):
+                yield entry.func, *masked
+                continue
             read = _needs(nests, dimension, READS_BEYOND)
             written = _needs(nests, dimension, WRITES_BEYOND)
-            if not read and not written:
-                continue
             if is_output:
                 if read and (entry.func, dimension) in (beyond := beyond or reach(algorithm)):
                     written = _needs(nests, dimension, WRITES_BEYOND | READS_BEYOND)
@@ -275,6 +289,20 @@ def needs(
                     least = least_extents(schedule, algorithm)
                 if read.multiple > 1 or read.minimum > least.get((entry.func, dimension), 0.0):
                     yield entry.func, nests, dimension, read
+
+
+def _masked(
+    algorithm: Algorithm, entry: FuncSchedule, dimension: int
+) -> tuple[list[StageSchedule], int, Need] | None:
+    """Return what is needed so that predicates read no further, in the form of `needs`."""
+    nests = [
+        nest
+        for stage, nest in stage_schedules(algorithm, entry)
+        if (entry.func, stage.index, dimension) in predicate_reads(algorithm)
+        and not (entry.compute.kind == "root" and reads_no_further(nest, pure_loop(dimension)))
+    ]
+    need = _needs(nests, dimension, READS_BEYOND | _GUARDED)
+    return (nests, dimension, need) if need else None
 
 
 def reads_anything(stage: Stage) -> bool:

@@ -14,6 +14,7 @@ from tilewright.halide.legality.check import Limits, check
 from tilewright.halide.schedulers.analytic.gpu.constants import GpuConstants
 from tilewright.halide.schedulers.any_size import any_size
 from tilewright.halide.schedulers.diversity import Chosen
+from tilewright.halide.schedulers.masked_loops import with_exact_predicates
 from tilewright.halide.schedulers.naive import naive_schedule
 from tilewright.halide.schedulers.task import Task
 from tilewright.halide.schedulers.variations import variations
@@ -182,6 +183,7 @@ class Sized(NamedTuple):
 
 def sized(schedule: Schedule, task: Task) -> Sized:
     """Return the schedule, correct at all sizes or only at the estimates, as the task requires."""
+    schedule = with_exact_predicates(schedule, task.algorithm)
     if task.exact_sizes:
         return Sized(exact_size(schedule))
     found, failure = _guarded(lambda: any_size(schedule, task.algorithm), TilewrightError)
