@@ -128,3 +128,15 @@ def test_one_look_up_gives_the_points_of_each_parameter_s_own():
     assert np.isfinite(expected).all()
     assert (embed(codes) == expected).all()
     assert embed(codes[:0]).shape == (0, len(embed.blocks))
+
+
+def test_presence_says_which_conditional_parameters_a_code_has():
+    space = Space(
+        [
+            Categorical("kind", ("a", "b")),
+            Real("x", 0.0, 1.0, when="kind == 'a'"),
+            Integer("n", 1, 3, when="kind == 'b'"),
+        ]
+    )
+    codes = np.array([space.encode(c) for c in ({"kind": "a", "x": 0.0}, {"kind": "b", "n": 1})])
+    assert encoder(space).presence(codes).tolist() == [[True, False], [False, True]]

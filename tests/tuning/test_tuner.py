@@ -375,6 +375,41 @@ def test_after_stagnation_every_second_decision_is_not_the_processes():
     assert alone.ask().expected is not None
 
 
+@pytest.mark.parametrize("optimum", [0.12, 0.2])
+def test_a_certain_process_does_not_repeat_what_it_knows(optimum):
+    for seed in range(4):
+        found = tune(
+            lambda c: (c["x"] - optimum) ** 2, Space([Real("x", 0.0, 1.0)]), budget=20, seed=seed
+        )
+        assert found.best.value < 1e-3
+
+
+def test_branches_of_conditional_parameters_are_not_neglected():
+    kinds = Categorical("kind", ("deep", "wide", "none"))
+    space = Space(
+        [
+            kinds,
+            Real("c", 1e-3, 1e3, scale="log", when="kind == 'deep'"),
+            Integer("depth", 1, 20, when="kind == 'wide'"),
+            Integer("width", 1, 20, when="kind == 'wide'"),
+        ]
+    )
+
+    def value(c):
+        if c["kind"] == "deep":
+            return abs(math.log10(c["c"]) - 1)
+        if c["kind"] == "wide":
+            return 0.5 + abs(c["depth"] - 15) * 0.1 + abs(c["width"] - 10) * 0.02
+        return 3.0
+
+    for seed in range(3):
+        found = tune(value, space, budget=50, seed=seed)
+        assert found.best.configuration["kind"] == "deep"
+        assert found.best.value < 0.5
+        # a branch without parameters has one configuration
+        assert sum(t.configuration["kind"] == "none" for t in found.trials) <= 1
+
+
 @pytest.mark.parametrize(
     ("count", "last", "stagnates"), [(10, 0, False), (11, 0, True), (11, 1, False)]
 )

@@ -28,7 +28,8 @@ class Settings:
         priors: the priors of the Gaussian process's hyperparameters.
         feasibility: weight the acquisition by the probability that a configuration does not fail.
         stagnation: after this many evaluations without improvement, a random forest, which
-            extrapolates differently, makes every second decision; 0 for never.
+            extrapolates differently, makes every second decision; 0 for never. After half as many,
+            every third suggestion is for a neglected branch of conditional parameters.
         many: with more parameters than this, longer length scales are expected, and most candidates
             are near the best configurations (see `tilewright.tuning.bayes.many`).
         biased_sampling: sample as ATF does, for comparison.

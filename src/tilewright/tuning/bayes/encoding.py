@@ -56,6 +56,22 @@ class Encoder:
                 part.fill(codes, result[:, part.columns])
         return result
 
+    def presence(self, codes: Array) -> Array:
+        """Return which conditional parameters are present in `codes`, shape (count, parameters).
+
+        Parameters with a single value are left out.
+        """
+        found: dict[str, Array] = {}
+        for part in self.parts:
+            name = part.parameter.name
+            if part.parameter.when is None:
+                continue
+            if part.table is not None:
+                found[name] = codes[:, part.source.start] < len(part.table) - 1
+            elif part.presence is not None:
+                found[name] = codes[:, part.presence] == 0
+        return np.array([*found.values()], dtype=bool).reshape(len(found), len(codes)).T
+
     @property
     def varying(self) -> int:
         """The number of parameters of more than one value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -29,6 +30,14 @@ from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
+
+# The natural logarithm of the least expected improvement, in standard deviations of the observed
+# values, for which a suggestion of the model is followed. Chosen: below it, a process that takes
+# two or three observations for a line suggests near-copies of them.
+LEAST_LOG_GAIN = math.log(1e-6)
+# While the best value stands, one in as many suggestions is for the branch of conditional
+# parameters that has been tried least. Chosen: the model keeps most of them.
+NEGLECTED = 3
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,43 @@ def spread_proposal(
     return Proposal(free[int(apart.argmax())], "random")
 
 
+def neglected_proposal(
+    space: Space,
+    encoder: Encoder,
+    settings: Settings,
+    rng: np.random.Generator,
+    taken: Collection[bytes],
+    codes: Array,
+) -> Proposal | None:
+    """Return a configuration with the set of conditional parameters that has been tried least.
+
+    Such a set is a branch of the space: a model that has seen one poor configuration of a branch
+    hardly returns to it, since its parameters mean nothing elsewhere. Return None without
+    conditional parameters, or if nothing new is drawn.
+    """
+    if not space.conditions:
+        return None
+    drawn = space.sample(rng, settings.samples, settings.biased_sampling)
+    free = drawn[[space.key(code) not in taken for code in drawn]]
+    if len(free) == 0:
+        return None
+    of, tried = _branches(encoder.presence(free), encoder.presence(codes))
+    inside = free[of == int(np.argmin(tried))]
+    here, there = encoder(inside), encoder(codes)
+    apart = ((here[:, None, :] - there[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+    return Proposal(inside[int(apart.argmax())], "random")
+
+
+def _branches(drawn: Array, seen: Array) -> tuple[Array, Array]:
+    """Return the branch of each drawn configuration, and how many of the seen ones each has.
+
+    `drawn` and `seen` say which conditional parameters are present, shapes (n, parameters).
+    """
+    branches, of = np.unique(drawn, axis=0, return_inverse=True)
+    same = (seen[:, None, :] == branches[None, :, :]).all(axis=2)
+    return of.reshape(-1), same.sum(axis=0)
+
+
 def propose(
     space: Space,
     encoder: Encoder,
@@ -133,6 +179,11 @@ def propose(
     # at odd counts: the process is fitted from scratch at even ones
     if seen.stagnates(settings.stagnation, len(pending)) and (len(seen.codes) + len(pending)) % 2:
         settings = replace(settings, surrogate="rf")
+    known = np.concatenate([seen.codes, pending]) if len(pending) else seen.codes
+    if seen.stagnates(settings.stagnation // 2, len(pending)) and len(known) % NEGLECTED == 0:
+        neglected = neglected_proposal(space, encoder, settings, rng, taken, known)
+        if neglected is not None:
+            return replace(neglected, theta=theta)
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
     belief = None if source is None else source.belief(encoder(codes), values)
@@ -165,13 +216,16 @@ def propose(
         if settings.repeats or space.key(met[i]) not in taken:
             # the user's prior says where to look, not what is gained there
             lifted = 0.0 if bias is None else float(bias(met[i : i + 1])[0])
+            if scores[i] - lifted < LEAST_LOG_GAIN and not settings.repeats:
+                break
             gain = float(np.exp(min(scores[i] - lifted, 0.0))) * modelled.slope
             # `Tuner.remaining_gain` is fitted to the uncertainty of a Gaussian process, not of a
             # forest
             meant = modelled.slope > 0 and settings.surrogate == "gp"
             expected = gain if meant else None
             return Proposal(met[i], "model", fitted.theta, expected)
-    chosen = random_proposal(space, settings, rng, taken)
+    # The model expects no gain anywhere: only what it does not know can still be better.
+    chosen = spread_proposal(space, encoder, settings, rng, taken, known)
     return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
 
 
