@@ -124,9 +124,9 @@ def neglected_proposal(
 
     Such a set is a branch of the space: a model that has seen one poor configuration of a branch
     hardly returns to it, since its parameters mean nothing elsewhere. Return None without
-    conditional parameters, or if nothing new is drawn.
+    conditional parameters, if nothing new is drawn, and for two of three numbers of codes.
     """
-    if not space.conditions:
+    if not space.conditions or len(codes) % NEGLECTED:
         return None
     drawn = space.sample(rng, settings.samples, settings.biased_sampling)
     free = drawn[[space.key(code) not in taken for code in drawn]]
@@ -180,10 +180,9 @@ def propose(
     if seen.stagnates(settings.stagnation, len(pending)) and (len(seen.codes) + len(pending)) % 2:
         settings = replace(settings, surrogate="rf")
     known = np.concatenate([seen.codes, pending]) if len(pending) else seen.codes
-    if seen.stagnates(settings.stagnation // 2, len(pending)) and len(known) % NEGLECTED == 0:
-        neglected = neglected_proposal(space, encoder, settings, rng, taken, known)
-        if neglected is not None:
-            return replace(neglected, theta=theta)
+    stands = seen.stagnates(settings.stagnation // 2, len(pending))
+    if stands and (neglected := neglected_proposal(space, encoder, settings, rng, taken, known)):
+        return replace(neglected, theta=theta)
     valid = seen.valid
     codes, values = seen.codes[valid], seen.values[valid]
     belief = None if source is None else source.belief(encoder(codes), values)
@@ -212,21 +211,29 @@ def propose(
         scores = score(met)
     else:
         met, scores = _candidates(space, settings, rng, score, codes, outputs)
-    for i in np.argsort(-scores, kind="stable"):
-        if settings.repeats or space.key(met[i]) not in taken:
-            # the user's prior says where to look, not what is gained there
-            lifted = 0.0 if bias is None else float(bias(met[i : i + 1])[0])
-            if scores[i] - lifted < LEAST_LOG_GAIN and not settings.repeats:
-                break
-            gain = float(np.exp(min(scores[i] - lifted, 0.0))) * modelled.slope
+    i = _first_untaken(space, settings, met, scores, taken)
+    if i is not None:
+        # the user's prior says where to look, not what is gained there
+        gain = scores[i] - (0.0 if bias is None else float(bias(met[i : i + 1])[0]))
+        if gain >= LEAST_LOG_GAIN or settings.repeats:
             # `Tuner.remaining_gain` is fitted to the uncertainty of a Gaussian process, not of a
             # forest
             meant = modelled.slope > 0 and settings.surrogate == "gp"
-            expected = gain if meant else None
+            expected = float(np.exp(min(gain, 0.0))) * modelled.slope if meant else None
             return Proposal(met[i], "model", fitted.theta, expected)
     # The model expects no gain anywhere: only what it does not know can still be better.
     chosen = spread_proposal(space, encoder, settings, rng, taken, known)
     return None if chosen is None else Proposal(chosen.code, "random", fitted.theta)
+
+
+def _first_untaken(
+    space: Space, settings: Settings, codes: Array, scores: Array, taken: Collection[bytes]
+) -> int | None:
+    """Return the place of the best code that may be asked, None if there is none."""
+    order = np.argsort(-scores, kind="stable")
+    return next(
+        (int(i) for i in order if settings.repeats or space.key(codes[i]) not in taken), None
+    )
 
 
 def representative(outputs: Array, most: int) -> Array:
