@@ -27,6 +27,7 @@ from tilewright.halide.schedulers.analytic.cpu.machine_model import model_of
 from tilewright.halide.schedulers.analytic.cpu.reduction_steps import (
     run_extent,
     run_of,
+    shortened,
     step_counts,
     step_cycles,
     with_rest,
@@ -355,3 +356,31 @@ def test_a_sum_that_is_read_under_a_condition_on_loops_is_not_run_in_vectors(gua
     analysis = Analysis(view, estimated_boxes(view), algorithm.symbols)
     (name,) = (f.name for f in analysis.view.funcs if f.name.startswith("product"))
     assert run_extent(analysis, name, 1) == (0.0 if guarded else 256.0)
+
+
+@pytest.mark.parametrize(("short", "steps"), [(16, 16), (32, 32), (50, 32), (256, 64)])
+def test_updates_of_a_nested_reduction_have_no_more_steps_than_iterations(short, steps):
+    j, b = hl.vars("j b")
+    weights, recurrent, inputs, state = (hl.ImageParam(hl.Float(32), 2) for _ in range(4))
+    r, s = hl.RDom([(0, short)], "r"), hl.RDom([(0, 256)], "s")
+    gates, out = hl.Func("gates"), hl.Func("out")
+    gates[j, b] = 0.0
+    gates[j, b] += weights[r, j] * inputs[r, b]
+    gates[j, b] += recurrent[s, j] * state[s, b]
+    out[j, b] = hl.tanh(gates[j, b])
+    out.set_estimates([(0, 1024), (0, 8)])
+    algorithm = load(out)
+    place = {func.name.split("$")[0]: i for i, func in enumerate(algorithm.funcs)}["gates"]
+    (planned,) = schedule_cpu(algorithm, MACHINE)
+    (entry,) = (entry for entry in planned.schedule.funcs if entry.func == place)
+    factors = [
+        {change.factor for change in nest.splits if change.old.startswith("r")}
+        for nest in entry.stages
+    ]
+    assert factors == [set(), {steps}, {64}]
+
+
+def test_a_shorter_reduction_has_shorter_steps():
+    block = Block(steps=128)
+    assert shortened(block, 0.0) is shortened(block, 128.0) is block  # 0: no vectors along it
+    assert [shortened(block, n).steps for n in (127.0, 64.0, 20.0)] == [64, 64, 16]

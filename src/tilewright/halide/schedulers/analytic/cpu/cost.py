@@ -37,7 +37,7 @@ from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.known_blocks import KnownBlocks
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.nested import NestedReduction
-from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_extent, run_of
+from tilewright.halide.schedulers.analytic.cpu.reduction_steps import run_extent, run_of, shortened
 from tilewright.halide.schedulers.analytic.cpu.regions import (
     GroupCosts,
     Regions,
@@ -150,8 +150,8 @@ class CpuCosts:
             guest = self._hosts.get(name)
             if guest is not None:
                 known = self.block(guest, 0)
-            elif name in self.nested and index < len(self.analysis.view.stages(name)) - 1:
-                known = self.block(name, len(self.analysis.view.stages(name)) - 1)
+            elif name in self.nested and index < (last := len(self.analysis.view.stages(name)) - 1):
+                known = shortened(self.block(name, last), run_extent(self.analysis, name, index))
             else:
                 known = self._best_block(name, index)
             self._blocks[key] = known

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from tilewright.halide.analysis.bounds import stage_env
 from tilewright.halide.analysis.inlining import View
 from tilewright.halide.analysis.summaries import Analysis, Load, StageSummary
 from tilewright.halide.ir.algorithm import Call, Expr, Op, Variable, walk
+from tilewright.halide.schedulers.analytic.cpu.blocks import Block
 from tilewright.halide.schedulers.analytic.cpu.constants import SEARCH
 from tilewright.halide.schedulers.analytic.cpu.machine_model import CpuModel
 from tilewright.halide.schedulers.analytic.cpu.operation_cycles import (
@@ -104,6 +106,17 @@ def step_counts(lanes: int, extent: float, values: int = 1) -> Iterator[int]:
     for vectors in SEARCH.step_vectors if values == 1 else SEARCH.tuple_vectors:
         if lanes * vectors * SEARCH.least_steps <= extent:
             yield lanes * vectors
+
+
+def shortened(block: Block, extent: float) -> Block:
+    """Return a block with at most `extent` iterations per step, for a shorter reduction.
+
+    The updates of a reduction in registers share a block, whose steps suit the last one.
+    """
+    steps = block.steps
+    while steps > extent >= 1 and steps % 2 == 0:
+        steps //= 2
+    return block if steps == block.steps else replace(block, steps=steps)
 
 
 def with_rest(
