@@ -9,7 +9,7 @@ from test_scheduler import TIMED, assert_right
 from tilewright.halide.analysis.gpu_launches import launches
 from tilewright.halide.analysis.scheduled_nest import sized_nest
 from tilewright.halide.execution.lowered_launches import lowered_launches
-from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
+from tilewright.halide.execution.lowering import FAILED, TOO_MANY_THREADS, refusal
 from tilewright.halide.execution.session import Session, Variant
 from tilewright.halide.ir.clones import with_clones
 from tilewright.halide.ir.plan import PlannedSchedule
@@ -151,6 +151,23 @@ def test_the_planned_schedule_is_mended(monkeypatch):
     assert found.notes[1].startswith("Changed after planning: the thread loops in blocks")
 
 
+def test_no_more_schedules_are_mended_once_halide_takes_too_long_for_one(monkeypatch):
+    task = make_task(halved(), target="opencl", machine="pocl")
+    planned = [PlannedSchedule(by_hand(task), (), 1.0)] * 3
+    answers = iter(
+        [
+            f"{TOO_MANY_THREADS}: a",
+            f"{FAILED}: it took more than 30 s of CPU time",
+            f"{TOO_MANY_THREADS}: b",
+            "",
+        ]
+    )
+    monkeypatch.setattr(one_shot, "refusal", lambda *_: next(answers))
+    refusals: list[str] = []
+    assert one_shot._first_lowered(task, planned, refusals) == planned[2:]
+    assert [reason.split(":")[0] for reason in refusals] == [FAILED, TOO_MANY_THREADS]
+
+
 def registers(task, points):
     """The stencil with `points` per thread, and what it reads in registers."""
     algorithm = task.algorithm
@@ -256,6 +273,6 @@ def test_wrappers_without_a_bound_are_mended():
     assert not check(schedule, task.algorithm)
     reason = refusal(schedule, task.algorithm)
     assert "_in_mean" in reason
-    mended = one_shot._mended(task, PlannedSchedule(schedule, (), 1.0), reason, None)
+    mended, _ = one_shot._mended(task, PlannedSchedule(schedule, (), 1.0), reason, None)
     assert mended is not None
     assert not refusal(mended.schedule, task.algorithm)

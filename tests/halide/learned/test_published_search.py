@@ -198,7 +198,7 @@ def on_the_cpu(schedule):
 
 def mended(task, schedule, reason):
     """The schedule with promised extents in registers, which Halide lowers."""
-    made = _mended(task, PlannedSchedule(schedule, (), 0.0), reason, THREADS)
+    made, _ = _mended(task, PlannedSchedule(schedule, (), 0.0), reason, THREADS)
     assert made is not None
     return made.schedule
 

@@ -31,6 +31,7 @@ LOSES_UPDATES = (
     "fallback loses updates; keep the reduction's loops serial"
 )
 TOO_MANY_THREADS = "Halide launches too many threads"
+FAILED = "lowering failed"  # in time, or at all
 # CPU seconds; lowering a network of 535 Funcs takes 4 s on a slow processor.
 LOWERING_SECONDS = 30
 LOWERING_BYTES = 8_000_000_000  # lowering that network takes 0.3 GB
@@ -56,7 +57,7 @@ def refusal(schedule: Schedule, algorithm: Algorithm, threads: int | None = None
         try:
             reason = limited(partial(_refusal, schedule, algorithm, each, threads))
         except ForkedCallError as error:
-            return f"lowering failed: {error}"  # as it would for CUDA
+            return f"{FAILED}: {error}"  # as it would for CUDA
         if not reason or reason.startswith(TOO_MANY_THREADS):
             return reason
     return reason

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.halide.execution.lowering import TOO_MANY_THREADS, refusal
+from tilewright.halide.execution.lowering import FAILED, TOO_MANY_THREADS, refusal
 from tilewright.halide.ir.clones import halide_names
 from tilewright.halide.ir.plan import PlannedSchedule
 from tilewright.halide.schedulers.constant_extents import bounded_registers, bounded_threads
@@ -105,14 +105,18 @@ def _first_lowered(
 ) -> list[PlannedSchedule]:
     """Return the schedules from the first that lowers on; append reasons to `refusals`.
 
-    Schedules are mended first (`_mended`).
+    Schedules are mended first (`_mended`), until Halide takes too long for a mended one.
     """
     threads = device_limits(task).threads_per_block if task.gpu else None
+    mending = task.gpu and not any(reason.startswith(FAILED) for reason in refusals)
     for i, each in enumerate(planned):
         reason = refusal(each.schedule, task.algorithm, threads)
-        mended = _mended(task, each, reason, threads) if reason and task.gpu else None
-        if mended is not None:
-            return [mended, *planned[i + 1 :]]
+        if reason and mending:
+            mended, left = _mended(task, each, reason, threads)
+            if mended is not None:
+                return [mended, *planned[i + 1 :]]
+            if left.startswith(FAILED):
+                mending, reason = False, left
         if not reason:
             return list(planned[i:])
         refusals.append(reason)
@@ -121,8 +125,11 @@ def _first_lowered(
 
 def _mended(
     task: Task, planned: PlannedSchedule, reason: str, threads: int | None
-) -> PlannedSchedule | None:
-    """Return a schedule for a GPU with constant extents where Halide finds none, if it lowers."""
+) -> tuple[PlannedSchedule | None, str]:
+    """Return a schedule for a GPU with constant extents where Halide finds none, if it lowers.
+
+    The second value is Halide's last reason to refuse it.
+    """
     schedule = planned.schedule
     changes: list[str] = []
     while reason:
@@ -136,8 +143,8 @@ def _mended(
             mended = bounded_registers(schedule, task.algorithm, name)
             changes.append(f"the extents of {name} are promised to Halide, which finds none")
         if mended is None or why_illegal(mended, task):
-            return None
+            return None, reason
         schedule = mended
         reason = refusal(schedule, task.algorithm, threads)
     note = f"Changed after planning: {'; '.join(changes)}."
-    return replace(planned, schedule=schedule, notes=(*planned.notes, note))
+    return replace(planned, schedule=schedule, notes=(*planned.notes, note)), ""
