@@ -283,3 +283,21 @@ def test_bad_parameters_are_named():
         Space([Integer("a", 0, 10**5), Integer("b", 0, 10**5)], ["a != b"])
     with pytest.raises(ConfigurationError, match="b"):
         Space([Integer("a", 0, 1)]).encode({"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "constraints"),
+    [
+        ([Integer("n", 1, 2_000_000), Integer("m", 1, 8)], ["n % m == 0"]),
+        ([Categorical("k", ("a", "b")), Integer("n", 1, 2_000_000, when="k == 'a'")], []),
+    ],
+)
+def test_integers_of_too_many_values_for_constraints_are_refused_with_the_cure(
+    parameters, constraints
+):
+    with pytest.raises(ConstraintError, match=r"n has 2000000 values.* coarser values"):
+        Space(parameters, constraints)
+
+
+def test_an_infinite_value_is_not_feasible():
+    assert not Space([Integer("n", 1, 8)]).is_feasible({"n": math.inf})

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from tilewright.measure import Measurement
@@ -275,3 +276,41 @@ def test_lost_work_does_not_hold_a_run_past_its_time_limit(monkeypatch):
         found = tune(lambda c: 1.0, space, budget=1, executor=executor, time_limit=0.3)
     assert [t.status for t in found.trials] == ["timeout"]
     assert found.stopped == "time"
+
+
+class _Wordless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def _wordless(_configuration):
+    raise _Wordless
+
+
+@pytest.mark.parametrize(
+    ("outcome", "named"),
+    [
+        ({"value": 1.0, "details": [1, 2]}, "list; give a dictionary"),
+        ({"value": 1.0, "details": {(1, 2): 3}}, "JSON"),
+        ({"value": 1.0, "details": {"times": 3}}, "'times'"),
+        ({"value": 1.0, "details": {"times": [-1.0]}}, "'times'"),
+        ({"value": 1.0, "seconds": "abc"}, "'abc', which is not a number"),
+        ({"value": 1.0, "seconds": [1.0, 2.0]}, "several"),
+    ],
+)
+def test_an_unusable_outcome_is_a_failed_evaluation(outcome, named, tmp_path):
+    space = Space([Integer("n", 0, 9)])
+    journal = RecordsJournal(Records(tmp_path / "records"), problem_key("p", space), 0)
+    found = tune(lambda _: outcome, space, budget=2, journal=journal)
+    assert [trial.status for trial in found.trials] == ["run_failed"] * 2
+    assert named in found.trials[0].message
+
+
+def test_other_outcomes_are_taken_as_what_they_are():
+    space = Space([Integer("n", 0, 9)])
+    (trial,) = tune(lambda _: {"status": "run_failed", "message": 5}, space, budget=1).trials
+    assert trial.message == "5"
+    (trial,) = tune(lambda _: np.array(2.0), space, budget=1).trials
+    assert trial.value == 2.0
+    (trial,) = tune(_wordless, space, budget=1).trials
+    assert (trial.status, trial.message) == ("run_failed", "_Wordless")

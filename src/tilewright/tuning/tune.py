@@ -378,9 +378,17 @@ def evaluate(
     except MemoryError:
         outcome = {"status": "out_of_memory", "message": "MemoryError"}
     except Exception as error:
-        outcome = {"status": "run_failed", "message": f"{type(error).__name__}: {error}"}
+        outcome = {"status": "run_failed", "message": _words(error)}
     outcome.setdefault("seconds", time.perf_counter() - started)
     return outcome
+
+
+def _words(error: Exception) -> str:
+    """Return an exception as text; its class alone if its own conversion fails."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def as_arguments(outcome: Outcome) -> dict[str, Any]:
@@ -404,13 +412,37 @@ def as_arguments(outcome: Outcome) -> dict[str, Any]:
         raise _wrong(f"the status {result['status']!r}; use one of {', '.join(STATUSES)}")
     if result.get("value") is not None:
         result["value"] = _floats(result["value"])
+    if result.get("seconds") is not None:
+        result["seconds"] = _floats(result["seconds"])
+        if isinstance(result["seconds"], list):
+            raise _wrong("several numbers of seconds; give the evaluation's own")
+    if "message" in result:
+        result["message"] = str(result["message"])
     if "details" in result:
-        result["details"] = json.loads(json.dumps(result["details"], default=repr))
+        result["details"] = _details(result["details"])
     return result
+
+
+def _details(details: Any) -> dict[str, Any]:
+    """Return details as JSON data. Their ``times`` are the run times in seconds."""
+    if not isinstance(details, Mapping):
+        raise _wrong(f"details of the type {type(details).__name__}; give a dictionary")
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(dict(details), default=repr))
+    except (TypeError, ValueError) as error:
+        raise _wrong(f"details that JSON cannot express: {error}") from None
+    times = found.get("times", [])
+    if not isinstance(times, list) or not all(
+        isinstance(t, int | float) and math.isfinite(t) and t > 0 for t in times
+    ):
+        raise _wrong("details whose 'times' are not a list of positive numbers of seconds")
+    return found
 
 
 def _floats(value: Any) -> float | list[float]:
     try:
+        if getattr(value, "shape", None) == ():
+            value = value.item()  # of an array without dimensions
         if hasattr(value, "__len__") and not isinstance(value, str | bytes):
             return [float(v) for v in value]
         if isinstance(value, str | bytes):

@@ -15,7 +15,8 @@ from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, 
 
 Array: TypeAlias = np.ndarray[Any, Any]
 LISTED_ITEMS = 6  # maximum length of a permutation whose orders are listed
-_LISTED_INTEGERS = 1 << 20
+# Maximum number of values of an integer that are listed: constraints and conditions need them.
+LISTED_INTEGERS = 1 << 20
 
 
 def listed_values(p: Parameter) -> Array | None:
@@ -23,7 +24,7 @@ def listed_values(p: Parameter) -> Array | None:
     if isinstance(p, Real):
         return None
     if isinstance(p, Integer):
-        return np.arange(p.low, p.high + 1) if len(p) <= _LISTED_INTEGERS else None
+        return np.arange(p.low, p.high + 1) if len(p) <= LISTED_INTEGERS else None
     if isinstance(p, Permutation):
         if len(p) > LISTED_ITEMS:
             return None

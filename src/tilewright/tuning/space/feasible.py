@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.tuning.errors import ConstraintError
+from tilewright.tuning.space.codes import LISTED_INTEGERS
 from tilewright.tuning.space.expressions import Constraint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_ROWS = 40_000_000
-_MOST_VALUES = 5_000_000  # per constrained parameter: 40 MB per column of them
 
 
 @dataclass(frozen=True)
@@ -264,10 +264,10 @@ def _build(
 ) -> Tree:
     """Return the tree of one group, built level by level, then counted from the leaves."""
     for i in group if own else ():
-        if variables[i].size > _MOST_VALUES:
+        if variables[i].size > LISTED_INTEGERS:
             raise ConstraintError(
                 f"{variables[i].name} has {variables[i].size} values, too many to look for those "
-                f"that the constraints allow (at most {_MOST_VALUES}): give it coarser values, "
+                f"that the constraints allow (at most {LISTED_INTEGERS}): give it coarser values, "
                 "such as an ordinal of powers of two, or leave it out of the constraints"
             )
     allowed = {i: np.ones(variables[i].size, dtype=bool) for i in group}

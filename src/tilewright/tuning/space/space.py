@@ -290,7 +290,7 @@ class Space:
                 items = [p.item_names.index(item) for item in value]
                 if sorted(items) == list(range(len(p))):
                     return items if len(p) > LISTED_ITEMS else [rank(items)]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             pass
         raise ConfigurationError(f"parameter {p.name}: {value!r} is not one of its values")
 
