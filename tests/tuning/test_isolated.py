@@ -37,7 +37,23 @@ def test_an_unruly_objective_is_outcomes_and_never_the_end():
 
 
 def test_an_objective_that_hangs_is_ended():
-    assert Isolated(unruly.objective, seconds=1.0)({"x": HANGS})["status"] == "timeout"
+    for exclusive in (False, True):
+        isolated = Isolated(unruly.objective, seconds=0.5, exclusive=exclusive)
+        found = isolated({"x": HANGS})
+        assert found["status"] == "timeout"
+        assert found["message"] == "the call took more than 0.5 s; give Isolated more `seconds`"
+
+
+def test_the_limit_is_on_the_call_and_not_on_the_start_of_the_worker(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\ntime.sleep(3.0)\ndef objective(c):\n    return c['x']\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import slow_to_import
+
+    for exclusive in (False, True):
+        isolated = Isolated(slow_to_import.objective, seconds=2.0, exclusive=exclusive)
+        assert isolated({"x": 3})["value"] == 3.0
 
 
 def test_objectives_that_no_worker_can_import_are_refused():
