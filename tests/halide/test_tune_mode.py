@@ -9,6 +9,7 @@ import pytest
 import tilewright
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
+from tilewright.halide.ir.plan import GroupReport
 from tilewright.halide.ir.schedule import (
     ROOT,
     FuncSchedule,
@@ -21,6 +22,7 @@ from tilewright.halide.legality.check import Violation, check
 from tilewright.halide.schedulers.registry import plan
 from tilewright.halide.schedulers.task import make_task
 from tilewright.halide.search import autotune as tune_mode
+from tilewright.halide.search import factors as knobs_module
 from tilewright.halide.search.factors import find_knobs, replanned, settings, structure, turned
 from tilewright.halide.search.top_k import Tried
 from tilewright.machines import gpu
@@ -222,3 +224,30 @@ def test_the_tuner_of_a_cuda_schedule_knows_the_cap(task):
     (one,) = tune_mode._structures(tried, on_gpu, 0)
     asked = {one.tuner.ask().configuration["registers"] for _ in range(12)}
     assert asked == {64, 255}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "tile", "lanes"),
+    [
+        ((64, 64, 8), (128, 16, 8), (128, 16), 8),
+        ((8, 8, 8), (32, 4, 16), (32, 4), 16),
+    ],
+)
+def test_equal_factors_that_are_tuned_apart_are_told_apart(old, new, tile, lanes):
+    def nest(factors):
+        x, y, vector = factors
+        splits = (
+            Split("v0", "v0t", "v0n", x, "guard_with_if"),
+            Split("v1", "v1t", "v1n", y, "guard_with_if"),
+            Split("v0n", "v0b", "v0w", vector, "guard_with_if"),
+        )
+        names = ("v0b", "v1n", "v0t", "v1t")
+        return StageSchedule(
+            splits, (ScheduledLoop("v0w", "vectorized"), *map(ScheduledLoop, names))
+        )
+
+    group = GroupReport(
+        ("f",), "f", 0, tile=(old[0], old[1]), loops=("x", "y"), vector_width=old[2]
+    )
+    made = knobs_module._regrouped(group, nest(old), nest(new))
+    assert (made.tile, made.vector_width) == (tile, lanes)

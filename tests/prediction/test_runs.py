@@ -3,6 +3,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.prediction.data.runs import Runs, read_csv, write_csv
+from tilewright.prediction.data.unfinished import Unfinished
 from tilewright.prediction.errors import PredictionError
 
 
@@ -144,3 +145,38 @@ def test_files_without_headings_are_given_names(tmp_path):
         read_csv(path)
     with pytest.raises(PredictionError, match="2 cells under 3 headings"):
         read_csv(path, names=["n", "m", "time"])
+
+
+def test_the_delimiter_is_that_of_the_headings(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("# gcc; -O3; run on host\n\nn,time_s\n1,2\n3,4\n")
+    assert read_csv(path).names == ("n",)
+    path.write_text("\nn;time_s\n1;2,5\n".replace("2,5", "2.5"))
+    assert read_csv(path).names == ("n",)
+
+
+def test_a_quoted_cell_may_have_several_lines(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text('n,kind,time_s\n1,"a\nb",2\n3,"ab",4\n')
+    assert read_csv(path).facts["levels"] == {"kind": ["a\nb", "ab"]}
+
+
+def test_the_minimum_of_times_is_not_in_minutes(tmp_path):
+    path = sheet_of(tmp_path, {"n": N, "time_min": TIMES})
+    assert read_csv(path, "time_min").times == pytest.approx(TIMES)
+    path = sheet_of(tmp_path, {"n": N, "time [min]": TIMES})
+    assert read_csv(path, "time").times == pytest.approx([60 * t for t in TIMES])
+
+
+def test_texts_that_recognise_no_run_are_refused_with_the_cure(tmp_path):
+    ended = ["ok", "crash"] * 5
+    path = sheet_of(tmp_path, {"n": N, "time_s": TIMES, "status": ended})
+    with pytest.raises(PredictionError, match=r"'status' says.*crash, ok.*--failed TEXT"):
+        read_csv(path, unfinished=Unfinished(status="status"))
+    with pytest.raises(
+        PredictionError, match=r"'crash' is in the column 'status'.*--status status"
+    ):
+        read_csv(path, unfinished=Unfinished(failed=["crash"]))
+    runs = read_csv(path, unfinished=Unfinished(failed=["crash"], status="status"))
+    assert len(runs.times) == 5
+    assert len(read_csv(path, unfinished=Unfinished(failed=["lost"])).times) == 10

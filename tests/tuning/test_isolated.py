@@ -1,3 +1,4 @@
+import importlib
 import os
 import sys
 
@@ -49,10 +50,9 @@ def test_the_limit_is_on_the_call_and_not_on_the_start_of_the_worker(tmp_path, m
         "import time\ntime.sleep(3.0)\ndef objective(c):\n    return c['x']\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    import slow_to_import
-
+    slow = importlib.import_module("slow_to_import")
     for exclusive in (False, True):
-        isolated = Isolated(slow_to_import.objective, seconds=2.0, exclusive=exclusive)
+        isolated = Isolated(slow.objective, seconds=2.0, exclusive=exclusive)
         assert isolated({"x": 3})["value"] == 3.0
 
 

@@ -283,6 +283,10 @@ class _Wordless(Exception):
         raise RuntimeError("no words")
 
 
+def _without_dimensions(_configuration):
+    return np.array(2.0)
+
+
 def _wordless(_configuration):
     raise _Wordless
 
@@ -310,7 +314,7 @@ def test_other_outcomes_are_taken_as_what_they_are():
     space = Space([Integer("n", 0, 9)])
     (trial,) = tune(lambda _: {"status": "run_failed", "message": 5}, space, budget=1).trials
     assert trial.message == "5"
-    (trial,) = tune(lambda _: np.array(2.0), space, budget=1).trials
+    (trial,) = tune(_without_dimensions, space, budget=1).trials
     assert trial.value == 2.0
     (trial,) = tune(_wordless, space, budget=1).trials
     assert (trial.status, trial.message) == ("run_failed", "_Wordless")

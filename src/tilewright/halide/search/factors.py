@@ -17,6 +17,7 @@ from tilewright.halide.analysis.gpu_launches import launches, number, numbers
 from tilewright.halide.analysis.scheduled_nest import ScheduledNest, sized_nest
 from tilewright.halide.ir.algorithm import Algorithm
 from tilewright.halide.ir.clones import with_clones
+from tilewright.halide.ir.loops import dimension_of
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.ir.plan import GroupReport, PlannedSchedule
 from tilewright.halide.ir.schedule import Schedule, Split, StageSchedule
@@ -167,14 +168,27 @@ def _tasks(nest: ScheduledNest, func: int, stage: int) -> int:
 
 
 def _regrouped(group: GroupReport, before: StageSchedule, after: StageSchedule) -> GroupReport:
-    factors: dict[int, int] = {}
-    for old, new in zip(before.splits, after.splits, strict=True):
-        if isinstance(old, Split) and isinstance(new, Split):
-            factors.setdefault(old.factor, new.factor)
+    pairs = [
+        (old, new)
+        for old, new in zip(before.splits, after.splits, strict=True)
+        if isinstance(old, Split) and isinstance(new, Split)
+    ]
+
+    def tuned(size: int, is_own: Callable[[Split], bool]) -> int:
+        """Return the new factor of the first split with factor `size` that is the searched one."""
+        for old, new in pairs:
+            if old.factor == size and is_own(old):
+                return new.factor
+        return size
+
+    vectors = {loop.name for loop in before.loops if loop.mapping == "vectorized"}
     return replace(
         group,
-        tile=tuple(factors.get(size, size) for size in group.tile),
-        vector_width=factors.get(group.vector_width, group.vector_width),
+        tile=tuple(
+            tuned(size, lambda split, d=d: dimension_of(split.old) == d)  # type: ignore[misc]
+            for d, size in enumerate(group.tile)
+        ),
+        vector_width=tuned(group.vector_width, lambda split: split.inner in vectors),
         parallel_tasks=0,
         blocks=(),
         threads=(),

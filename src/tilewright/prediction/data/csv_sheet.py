@@ -199,9 +199,10 @@ def _cells(
         raise PredictionError(f"{source}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise PredictionError(f"{source}: not a text file; save it as CSV in UTF-8") from None
-    first = text.split("\n", 1)[0]
+    lines = text.splitlines(keepends=True)  # a quoted cell may contain the end of a line
+    first = next((each for each in lines if each.strip() and not each.startswith("#")), "")
     delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     rows: list[tuple[int, list[str]]] = []
     headings = list(names or ())
     try:
@@ -256,7 +257,9 @@ def _seconds(source: Path, heading: str) -> float:
             )
         return _SECONDS[unit]
     ending = name.rsplit("_", 1)[-1]
-    return _SECONDS[ending] if "_" in name and ending in _SECONDS else 1.0
+    # `time_min` is the minimum; minutes are written as `time [min]`.
+    known = "_" in name and ending in _SECONDS and ending != "min"
+    return _SECONDS[ending] if known else 1.0
 
 
 def absent(cell: str) -> bool:

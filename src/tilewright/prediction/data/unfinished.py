@@ -12,6 +12,9 @@ from tilewright.prediction.errors import PredictionError
 _LONGER = re.compile(r">=?\s*(\S.*)")
 
 
+_SHOWN = 5  # texts of a column in a message
+
+
 @dataclass(frozen=True)
 class Unfinished:
     """How a file says that a run did not end.
@@ -39,9 +42,11 @@ class Unfinished:
         A cell such as ``>120`` is a stopped run without being named.
 
         Raises:
-            PredictionError: the column of texts is missing, or a stopped run has no time limit.
+            PredictionError: the column of texts is missing, no texts are given for it, they are in
+                another column, or a stopped run has no time limit.
         """
         at = next(iter(self.columns(sheet)), None)
+        self._check_texts(sheet, times_at if at is None else [at])
         rows: list[tuple[int, list[str]]] = []
         stopped, dropped = set[int](), list[str]()
         for line, cells in sheet.rows:
@@ -59,6 +64,25 @@ class Unfinished:
                     stopped.add(line)
             rows.append((line, limited))
         return replace(sheet, rows=rows), stopped, dropped
+
+    def _check_texts(self, sheet: CsvSheet, places: Sequence[int]) -> None:
+        """Raise `PredictionError` if the texts recognise no row where they are looked for."""
+        texts = {*self.failed, *self.timed_out}
+        if self.status is not None and not texts:
+            found = ", ".join(sorted(set(sheet.cells(places[0])))[:_SHOWN])
+            raise PredictionError(
+                f"{sheet.source}: the column {self.status!r} says how runs ended ({found}): name "
+                "the texts of failed runs (--failed TEXT) or stopped ones (--timed-out TEXT=LIMIT)"
+            )
+        if any(texts.intersection(sheet.cells(at)) for at in places):
+            return
+        for at in sheet.filled():
+            for text in texts.intersection(sheet.cells(at)):
+                raise PredictionError(
+                    f"{sheet.source}: {text!r} is in the column {sheet.name(at)!r}, and not where "
+                    f"it was looked for ({', '.join(map(sheet.name, places))}): give "
+                    f"--status {sheet.name(at)}"
+                )
 
     def _time(self, sheet: CsvSheet, line: int, cell: str, text: str) -> tuple[str, bool]:
         """Return a run time as a number, or the limit that it exceeds; and whether it ended."""
