@@ -177,3 +177,11 @@ def test_a_pruned_trial_is_a_bound_where_it_has_reported():
     bound = _outcome(asked, reported, study.directions)
     assert (bound.status, bound.values, bound.lower_bound) == ("ok", (-2.0,), True)
     assert _outcome(asked, silent, study.directions).status == "run_failed"
+
+
+def test_samplers_without_a_seed_begin_differently():
+    firsts = set()
+    for _ in range(3):
+        study = optuna.create_study(sampler=TilewrightSampler())
+        firsts.add(study.ask({"x": optuna.distributions.FloatDistribution(0, 1)}).params["x"])
+    assert len(firsts) == 3

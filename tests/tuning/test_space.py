@@ -301,3 +301,16 @@ def test_integers_of_too_many_values_for_constraints_are_refused_with_the_cure(
 
 def test_an_infinite_value_is_not_feasible():
     assert not Space([Integer("n", 1, 8)]).is_feasible({"n": math.inf})
+
+
+def test_numbers_of_numpy_are_numbers():
+    own = Space([Integer("n", 8, 32, 16), Ordinal("o", (8, 16)), Real("x", 1.0, 2.0)])
+    numpy = Space(
+        [
+            Integer("n", np.int64(8), np.int32(32), np.int64(16)),  # type: ignore[arg-type]
+            Ordinal("o", np.array([8, 16])),  # type: ignore[arg-type]
+            Real("x", np.float64(1.0), np.float32(2.0)),  # type: ignore[arg-type]
+        ]
+    )
+    assert numpy.parameters == own.parameters
+    assert json.dumps(space_to_dict(numpy)) == json.dumps(space_to_dict(own))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+import secrets
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +52,7 @@ class TilewrightSampler(BaseSampler):
     """Suggests the configurations of a `tilewright.tuning.Tuner`.
 
     Args:
-        seed: the seed of all random choices.
+        seed: the seed of all random choices; None, as for Optuna's own samplers, for a random one.
         constraints: known constraints over the searched parameters, as for `Space`.
         settings: the pieces of the search.
         constraints_func: as for Optuna's own samplers: called with a finished trial, it returns
@@ -64,12 +65,12 @@ class TilewrightSampler(BaseSampler):
 
     def __init__(
         self,
-        seed: int = 0,
+        seed: int | None = None,
         constraints: Sequence[str] = (),
         settings: Settings | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:
-        self._seed = seed
+        self._seed = secrets.randbits(32) if seed is None else seed
         self._constraints = tuple(constraints)
         self._settings = settings
         self._constraints_func = constraints_func

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from tilewright.tuning.errors import SpaceError
 
@@ -25,6 +27,11 @@ def _check_name(name: str) -> None:
         raise SpaceError(
             f"parameter name {name!r} is not an identifier: use letters, digits and underscores"
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number, text or boolean as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_default(name: str, default: object, low: float, high: float) -> None:
@@ -58,6 +65,8 @@ class Real:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        for field in ("low", "high", "default"):
+            object.__setattr__(self, field, _plain(getattr(self, field)))
         _check_range(self.name, self.low, self.high, self.scale)
         _check_default(self.name, self.default, self.low, self.high)
 
@@ -75,6 +84,8 @@ class Integer:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        for field in ("low", "high", "default"):
+            object.__setattr__(self, field, _plain(getattr(self, field)))
         for bound in (self.low, self.high):
             if isinstance(bound, bool) or not isinstance(bound, int):
                 raise SpaceError(f"parameter {self.name}: bound {bound!r} is not a whole number")
@@ -101,7 +112,8 @@ class Ordinal:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "values", tuple(map(_plain, self.values)))
+        object.__setattr__(self, "default", _plain(self.default))
         _check_values(self.name, self.values, self.default)
         for value in self.values:
             if isinstance(value, str) or not math.isfinite(value):
@@ -126,7 +138,8 @@ class Categorical:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "values", tuple(map(_plain, self.values)))
+        object.__setattr__(self, "default", _plain(self.default))
         _check_values(self.name, self.values, self.default)
 
     def __len__(self) -> int:

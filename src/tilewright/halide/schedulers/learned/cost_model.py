@@ -301,16 +301,15 @@ def fitted(
         raise TilewrightError(
             "training needs scikit-learn: pip install 'tilewright[prediction]'"
         ) from error
-    of = np.asarray(groups)
-    pipelines = sorted(set(groups))
+    pipelines, of = np.unique(np.asarray(groups), return_inverse=True)
+    count = np.bincount(of)
     if centred:
-        targets = targets - np.array([targets[of == group].mean() for group in groups])
+        targets = targets - (np.bincount(of, weights=targets) / count)[of]
     rng = np.random.default_rng(seed)
     found = []
     for member in range(members):
         drawn = rng.choice(len(pipelines), size=len(pipelines))
-        times = dict(zip(pipelines, np.bincount(drawn, minlength=len(pipelines)), strict=True))
-        weight = np.array([times[group] / np.sum(of == group) for group in groups])
+        weight = (np.bincount(drawn, minlength=len(pipelines)) / count)[of]
         used = weight > 0
         model = GradientBoostingRegressor(
             n_estimators=TREES,
