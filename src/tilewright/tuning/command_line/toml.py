@@ -70,7 +70,7 @@ value = "time"              # the command's wall time, or:
 # require = ["error < 1e-3"]   # ... about other keys of that line; else the answer is wrong
 # value = "regex"           # a number in its output
 # regex = "took ([0-9.]+) ms"
-# maximise = true           # larger is better
+# maximise = true           # larger is better; values are shown with a minus sign, as costs
 timeout = 10                # seconds per run; a longer run is a failure, and learned from
 memory_mb = 4096            # memory it may take
 repeat = 1                  # runs; the median counts (only with value = "time")
