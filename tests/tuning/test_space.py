@@ -22,6 +22,7 @@ from tilewright.tuning import (
     space_from_dict,
     space_to_dict,
 )
+from tilewright.tuning.space import feasible
 
 
 def every(space):
@@ -241,18 +242,11 @@ def test_callables_are_constraints_too():
     assert space.count == expected
 
 
-def test_completion_keeps_what_is_fixed():
-    rng = np.random.default_rng(0)
-    wanted = PAPER.encode({"p1": 4, "p2": 4, "p3": 1, "p4": 4, "p5": 8}).astype(np.int64)
-    fixed = np.array([False, True, False, True, False])
-    for _ in range(20):
-        done = PAPER.feasible.complete(rng, wanted, fixed)
-        found = PAPER.decode(done)
-        assert found["p2"] == 4
-        assert found["p4"] == 4
-        assert PAPER.is_feasible(found)
-    impossible = PAPER.encode({"p1": 2, "p2": 4, "p3": 4, "p4": 4, "p5": 8}).astype(np.int64)
-    assert PAPER.feasible.complete(rng, impossible, np.ones(5, dtype=bool)) is None
+def test_draws_do_not_depend_on_how_many_are_compared_at_once(monkeypatch):
+    space = Space([Integer("n", 1, 500), Integer("m", 1, 6)], ["n % m == 0"])
+    at_once = space.sample(np.random.default_rng(0), 200)
+    monkeypatch.setattr(feasible, "_COMPARED", 0)
+    np.testing.assert_array_equal(space.sample(np.random.default_rng(0), 200), at_once)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tilewright.tuning.space.expressions import Constraint
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_ROWS = 40_000_000
+_COMPARED = 1 << 20  # shares that are compared with draws at once: 8 MB
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class FeasibleSet:
                     rank = np.floor(draw * alive.sum(axis=1)).astype(np.int64)
                     value = (np.cumsum(alive, axis=1) <= rank[:, None]).sum(axis=1)
                 else:
-                    value = (level.cumulative[node] <= draw[:, None]).sum(axis=1)
+                    value = _drawn(level.cumulative, node, draw)
                 result[:, level.variable] = value
                 node = level.child[node, value].astype(np.int64)
         return result
@@ -127,37 +128,16 @@ class FeasibleSet:
             result &= node == 0
         return result
 
-    def complete(self, rng: np.random.Generator, wanted: Array, fixed: Array) -> Array | None:
-        """Return a feasible assignment that keeps ``wanted`` where ``fixed`` holds, or None.
 
-        The others are drawn uniformly among the completions; both have shape (variables,).
-        """
-        result = wanted.copy()
-        for i in self.free:
-            if not fixed[i]:
-                result[i] = rng.integers(0, self.variables[i].size)
-        for tree in self.trees:
-            below: list[Array] = [np.array([1.0, 0.0])]
-            for level in reversed(tree.levels):
-                weight = below[0][level.child]
-                if fixed[level.variable]:
-                    keep = np.zeros(weight.shape[1])
-                    keep[wanted[level.variable]] = 1.0
-                    weight = weight * keep
-                below.insert(0, weight.sum(axis=1))
-            if below[0][0] == 0:
-                return None
-            node = 0
-            for level, after in zip(tree.levels, below[1:], strict=True):
-                weight = after[level.child[node]]
-                if fixed[level.variable]:
-                    value = int(wanted[level.variable])
-                else:
-                    share = np.cumsum(weight)
-                    value = int(np.searchsorted(share, rng.random() * share[-1], side="right"))
-                result[level.variable] = value
-                node = int(level.child[node, value])
-        return result
+def _drawn(cumulative: Array, node: Array, draw: Array) -> Array:
+    """Return how many of the cumulative shares of each node are at most its draw."""
+    if len(node) * cumulative.shape[1] <= _COMPARED:
+        return np.asarray((cumulative[node] <= draw[:, None]).sum(axis=1))
+    value = np.empty(len(node), dtype=np.int64)
+    for own in np.unique(node):
+        at = node == own
+        value[at] = np.searchsorted(cumulative[own], draw[at], side="right")
+    return value
 
 
 def _dead(level: _Level) -> int:
