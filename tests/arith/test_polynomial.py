@@ -163,3 +163,9 @@ def test_boundaries_and_bounds_agree_with_evaluation(x, kind, n, size):
         assert evaluate(led, known) == boundary_value(kind, value, evaluate(n, known))
         if found is not None:
             assert rational(found[0], known) <= value <= rational(found[1], known)
+
+
+def test_a_constant_is_found_among_numbers():
+    assert 3 in {Poly.constant(3)}
+    assert Poly.constant(0) in {0}
+    assert len({Poly.constant(3), 3}) == 1

@@ -77,7 +77,8 @@ class Poly:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(self.terms)
+        # A constant equals the number, and so must its hash.
+        return hash(self.terms if self.value is None else self.value)
 
     def __hash__(self) -> int:
         return self._hash

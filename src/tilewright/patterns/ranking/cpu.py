@@ -125,7 +125,7 @@ def cpu_vector(f: CpuFeatures, threads: int) -> Array:
             f.divisions / stores,
             speedup,
             np.log2(1 + f.parallel_loops),
-            np.log2(f.loop_bodies / stores),
+            np.log2(max(f.loop_bodies, 1.0) / stores),  # a kernel without loops has one body
             f.scratch_bytes / stores,
             f.nest,
         ]

@@ -1,8 +1,8 @@
 """Chooses a kernel's variant by predicted time.
 
 A `Selector` has a model of each variant. If variants need their operands in different storage, it
-also has models of the conversion between dense and sparse storage, and the predicted time of
-converting a query's operands is added to the prediction.
+also has models of the conversion between dense and sparse storage. A dispatcher of a library adds
+the predicted time of converting a query's operands; the selector's own predictions are without.
 """
 
 from __future__ import annotations

@@ -118,9 +118,6 @@ class _Kernel:
     def copies(self, depends: AbstractSet[str]) -> int:
         """Return the instances per block of a value that depends on the given loops."""
         spread = {self.vector: self.block.vectors, self.row: self.block.rows}
-        if self.block.vector is not None and self.vector is None:
-            # The stage has no loop along the block's vector dimension.
-            spread[None] = 1
         return math.prod(n for loop, n in spread.items() if loop in depends)
 
 
