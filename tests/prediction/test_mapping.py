@@ -394,3 +394,8 @@ def test_a_robust_plan_avoids_the_device_whose_time_may_be_long():
     assert likely.interval == pytest.approx((0.9, 5.0))
     assert robust.steps[0].device == "steady"
     assert robust.interval == pytest.approx((1.1, 1.3))
+
+
+def test_negative_seconds_are_refused():
+    with pytest.raises(MappingError, match=r"-1\.0 seconds on 'cpu'; give 0 or more"):
+        graph_from_dict({"tasks": [{"name": "a", "seconds": {"cpu": -1.0}}]})

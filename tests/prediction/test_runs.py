@@ -180,3 +180,11 @@ def test_texts_that_recognise_no_run_are_refused_with_the_cure(tmp_path):
     runs = read_csv(path, unfinished=Unfinished(failed=["crash"], status="status"))
     assert len(runs.times) == 5
     assert len(read_csv(path, unfinished=Unfinished(failed=["lost"])).times) == 10
+
+
+def test_throughputs_of_the_run_time_are_refused_as_features(tmp_path):
+    rates = [1e9 / t for t in TIMES]
+    path = sheet_of(tmp_path, {"n": N, "time_s": TIMES, "flops_per_s": rates})
+    with pytest.raises(PredictionError, match=r"'flops_per_s' follows the inverse of the run time"):
+        read_csv(path)
+    assert read_csv(path, features=["n", "flops_per_s"]).names == ("n", "flops_per_s")

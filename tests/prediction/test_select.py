@@ -1,5 +1,6 @@
 """Variants are chosen by predicted time, and the regret of the choice is reported."""
 
+import json
 import math
 import subprocess
 import sys
@@ -204,6 +205,12 @@ def test_regret_is_never_negative_and_nought_for_the_oracle(rows, oracle):
         assert found.worst == 0
         assert found.right == 1
         assert found.vs_best_single >= 1 - 1e-12
+
+
+def test_without_a_variant_for_all_queries_nothing_is_compared_with_a_single_one():
+    found = regret({"a": [1.0, math.nan], "b": [math.nan, 2.0]}, ["a", "b"])
+    assert found.vs_best_single is None
+    json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_regret_of_nothing_is_an_error():

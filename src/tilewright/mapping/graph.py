@@ -144,6 +144,12 @@ def graph_from_dict(data: Any) -> Graph:
             values = row.get(key, {})
             if not isinstance(values, Mapping) or not all(map(_is_number, values.values())):
                 raise MappingError(f"task {row['name']!r}: {key!r} is an object of numbers")
+        early = [device for device, s in row.get("seconds", {}).items() if s < 0]
+        if early:
+            raise MappingError(
+                f"task {row['name']!r}: {row['seconds'][early[0]]} seconds on {early[0]!r}; give 0 "
+                "or more"
+            )
         for key in ("result_bytes", "input_bytes"):
             if not _is_number(row.get(key, 0)):
                 raise MappingError(f"task {row['name']!r}: {key!r} is a number")

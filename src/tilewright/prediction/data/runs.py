@@ -104,11 +104,12 @@ def read_csv(
 
     A heading may give a unit in brackets, ``time [ms]`` or ``size (bytes)``; times are converted to
     seconds; without a unit they are in seconds. A time's heading may also end in its unit,
-    ``time_ms``. Empty cells, ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a time
-    or with a missing feature is left out and named in `Runs.dropped`. A column of words is numbered
-    in the order of its first appearance, or by `levels`, and ``true`` and ``false`` are 1 and 0.
-    The numbering is in ``facts["levels"]``. A time such as ``>120`` is that of a run that was
-    stopped after 120, and is marked in `Runs.censored`.
+    ``time_ms``; ``time_min`` is a minimum in seconds: minutes are ``time [min]``. Empty cells,
+    ``NA``, ``nan``, ``null`` and ``-`` are missing: a row without a time or with a missing feature
+    is left out and named in `Runs.dropped`. A column of words is numbered in the order of its first
+    appearance, or by `levels`, and ``true`` and ``false`` are 1 and 0. The numbering is in
+    ``facts["levels"]``. A time such as ``>120`` is that of a run that was stopped after 120, and is
+    marked in `Runs.censored`.
 
     Args:
         path: the file; facts about it are read from a JSON file of the same name.
@@ -117,8 +118,9 @@ def read_csv(
             measurements: the median of every other column counts, and the median of the rest is the
             second measurement.
         features: the columns to use; by default all but the times and those all of whose
-            cells are empty. A column that nearly equals the run time, up to a factor, must be
-            named here to be used: most such columns are times, which are unknown before a run.
+            cells are empty. A column that nearly equals the run time or its inverse, up to a
+            factor, must be named here to be used: most such columns are times or throughputs,
+            which are unknown before a run.
         names: the headings of a file without any.
         retime: a column of second measurements, used if it exists.
         levels: the words of a column in the order of their numbers.
@@ -191,7 +193,9 @@ def _medians(sheet: CsvSheet, at: Sequence[int], rows: Sequence[int]) -> Array:
 
 
 def _refuse_times(runs: Runs, source: Path) -> None:
-    """Reject features that nearly equal a run time, up to a factor (its unit).
+    """Reject features that nearly equal a run time or its inverse, up to a factor.
+
+    The factor of a time is its unit, and that of an inverse the work of a throughput.
 
     Sizes may also be proportional to the time, but are whole numbers or repeat.
     """
@@ -202,15 +206,25 @@ def _refuse_times(runs: Runs, source: Path) -> None:
             continue
         if (column == np.round(column)).all():
             continue
-        apart = np.log(column) - logs
-        off = float(np.median(np.abs(apart - np.median(apart))))
-        spread = float(np.median(np.abs(logs - np.median(logs))))
-        if off < min(_SAME, _SAME_SHARE * spread):
+        least = min(_SAME, _SAME_SHARE * _deviation(logs))
+        off, inverse = (_deviation(np.log(column) + sign * logs) for sign in (-1, 1))
+        if off < least:
             raise PredictionError(
                 f"{source}: the column {name!r} follows the run time within {off:.0%}, as another "
                 "measurement of it would: leave it out with --features, or name it there to use "
                 f"it; repeated measurements are --target TIME,{name}"
             )
+        if inverse < least:
+            raise PredictionError(
+                f"{source}: the column {name!r} follows the inverse of the run time within "
+                f"{inverse:.0%}, as a throughput computed from it would: leave it out with "
+                "--features, or name it there to use it"
+            )
+
+
+def _deviation(values: Array) -> float:
+    """Return the median deviation from the median."""
+    return float(np.median(np.abs(values - np.median(values))))
 
 
 def write_csv(runs: Runs, path: str | os.PathLike[str]) -> Path:

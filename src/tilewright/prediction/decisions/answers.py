@@ -257,10 +257,11 @@ class Choices:
             f"{units.percent(found.worst)} at worst, {units.percent(found.total - 1)} of the total "
             f"time; the best was chosen for {units.percent(found.right)}"
         )
-        yield (
-            f"{found.best_single} for every query would take "
-            f"{units.ratio(found.vs_best_single)} the time of the choices"
-        )
+        if found.vs_best_single is not None:
+            yield (
+                f"{found.best_single} for every query would take "
+                f"{units.ratio(found.vs_best_single)} the time of the choices"
+            )
         if unmeasured:
             yield f"{unmeasured} of {queries} queries have no measured time of the choice"
 

@@ -20,15 +20,17 @@ class Regret:
     Attributes:
         ratios: chosen over best, shape (queries,); 1 where the best was chosen.
         total: summed time of the chosen over that of the best.
-        best_single: the variant whose summed time is least, used for every query.
-        vs_best_single: its summed time over that of the chosen.
+        best_single: the variant whose summed time is least, used for every query; the first if
+            none has the times of all queries.
+        vs_best_single: its summed time over that of the chosen; None if no variant has the times
+            of all queries.
         right: share of the queries for which the best variant was chosen.
     """
 
     ratios: Array
     total: float
     best_single: str
-    vs_best_single: float
+    vs_best_single: float | None
     right: float
 
     @property
@@ -93,6 +95,6 @@ def regret(times: Mapping[str, Sequence[float] | Array], chosen: Sequence[str]) 
         taken / best,
         float(taken.sum() / best.sum()),
         names[single],
-        float(sums[single] / taken.sum()),
+        float(sums[single] / taken.sum()) if np.isfinite(sums[single]) else None,
         float((taken <= best).mean()),
     )

@@ -80,7 +80,11 @@ class IntervalCalibration:
             return predicted * np.exp(low * scales), predicted * np.exp(high * scales)
 
     def quantiles(self, coverage: float) -> tuple[float, float]:
-        """Return quantiles of the scaled residuals, corrected for their finite number."""
+        """Return quantiles of the scaled residuals, corrected for their finite number.
+
+        With n residuals, they cover at most (n - 1) / (n + 1), so that a coverage c needs
+        (1 + c) / (1 - c) residuals; for fewer, they are the smallest and the largest residual.
+        """
         n = len(self.residuals)
         tail = (1 - coverage) / 2
         below = math.floor(tail * (n + 1))
