@@ -53,7 +53,7 @@ def neighbours(planes=False):
 
 @pytest.mark.parametrize("build", [ragged_sums, neighbours])
 @pytest.mark.parametrize("planes", [False, True])
-@pytest.mark.parametrize("target", ["host", "host-opencl"])
+@pytest.mark.parametrize("target", ["host", pytest.param("host-opencl", marks=pytest.mark.opencl)])
 @pytest.mark.few(3)
 def test_no_schedule_reads_further_than_the_plain_pipeline(build, planes, target):
     task = make_task(hl.Pipeline([build(planes)[0]]), target=target)
