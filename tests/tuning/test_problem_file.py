@@ -100,6 +100,18 @@ def test_a_command_is_tuned_and_its_failures_are_distinguished(folder, capsys):
     assert hanging["status"] == "timeout"
 
 
+def test_maximised_values_are_shown_as_the_command_prints_them(folder, capsys):
+    text = (folder / "problem.toml").read_text()
+    (folder / "problem.toml").write_text(text.replace("[search]", "maximise = true\n[search]"))
+    page = folder / "tune.html"
+    assert main(command(folder, "--json", "--report", str(page))) == 0
+    best = json.loads(capsys.readouterr().out)["best"]["values"][0]
+    assert best >= 7
+    assert f'<b class="good">{best:g}</b>' in page.read_text()
+    assert main(command(folder)) == 0
+    assert f"best {best:g}\n" in capsys.readouterr().out
+
+
 def test_json_gives_several_objectives(folder, capsys):
     text = (folder / "problem.toml").read_text()
     text = text.replace('value = "regex"', 'value = "json"')
@@ -195,6 +207,9 @@ def test_a_run_without_a_working_configuration_says_so(folder, capsys):
         ("budget = 18", "bugdet = 18", "did you mean 'budget'?"),
         ('type = "permutation"', 'type = "permuttion"', "did you mean 'permutation'?"),
         ('value = "regex"', 'value = "regex"\nmaximise = "yes"', "maximise"),
+        ('value = "regex"', 'value = "time"\nmaximise = true', "a time is minimised"),
+        ('"{y}"', '"{y:zz}"', "y = 0"),
+        ('"{order}"', '"{order:03d}"', "order = ('a', 'b')"),
         ('value = "regex"', 'value = "regex"\ndirectory = "nowhere"', "is not a directory"),
         ("timeout = 300", "timeout = nan", "timeout"),
         ("seed = 3", "seed = -1", "search.seed"),

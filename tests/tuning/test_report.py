@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from tilewright.cli.tune import _result, _text
-from tilewright.tuning import Categorical, Integer, Ordinal, Permutation, Space, tune
+from tilewright.tuning import (
+    Categorical,
+    CommandProblem,
+    Integer,
+    Ordinal,
+    Permutation,
+    Space,
+    tune,
+)
 from tilewright.tuning.report import best_so_far, importance, tuning_page, write_tuning_page
 
 SPACE = Space(
@@ -89,16 +97,31 @@ def test_times_are_shown_in_the_unit_that_suits_them():
     assert "objective (s)" not in page
 
 
+def test_maximised_values_are_shown_as_they_are():
+    found = tune(lambda c: -12.5 * c["x"], Space([Ordinal("x", (2, 4, 8))]), budget=3)
+    page = tuning_page([found.trials], found.tuner.space, "kernel", unit="GB/s", negated=True)
+    assert '<b class="good">100 GB/s</b>' in page
+    assert "-100" not in page
+    assert "&minus;" not in page.split("How this was made")[0]
+
+
+def test_importance_is_the_same_for_a_time_and_its_reciprocal_maximised():
+    pair = [tune(f, SPACE, budget=20) for f in (cost, lambda c: -1.0 / cost(c))]
+    slow, fast = (importance(SPACE, found.trials) for found in pair)
+    assert slow == pytest.approx(fast)
+
+
 def test_what_confirms_the_best_is_counted_apart():
     found = tune(lambda c: 1e-3 * c["x"], Space([Ordinal("x", (2, 4, 8))]), budget=3, confirm=2)
     again = sum(t.suggestion.origin == "confirm" for t in found.trials)
     assert again >= 2
     counts = f"3 evaluations and {again} to confirm the best, 0 failed; stopped: "
-    text = _text(found, timed=True)
+    problem = CommandProblem("kernel", found.tuner.space, {"value": "time"})
+    text = _text(found, problem)
     assert text.startswith(counts)
     assert "best 2 ms" in text
     assert counts in found._repr_html_()
-    data = _result(found)
+    data = _result(found, problem)
     assert (data["evaluations"], data["confirmations"]) == (3, again)
 
 

@@ -277,6 +277,28 @@ def test_bad_parameters_are_named():
         Space([Integer("a", 0, 10**5), Integer("b", 0, 10**5)], ["a != b"])
     with pytest.raises(ConfigurationError, match="b"):
         Space([Integer("a", 0, 1)]).encode({"a": 1, "b": 1})
+    with pytest.raises(SpaceError, match="give the parameters as a list"):
+        Space(Integer("a", 0, 1))  # type: ignore[arg-type]
+    with pytest.raises(SpaceError, match="give a list of parameters"):
+        Space(3)  # type: ignore[arg-type]
+    with pytest.raises(SpaceError, match="'tile' is not a parameter; the kinds are Categorical"):
+        Space({"tile": (1, 2)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "cure"),
+    [
+        ([lambda a: a > 2], r"the names of the parameters it takes as well"),
+        ("a > 2", r"give the constraints as a list: \['a > 2'\]"),
+        (3, "give a list of constraints"),
+        ([3], "neither a text nor a pair"),
+        ([(max, "ab")], "neither a text nor a pair"),
+        ([(max, ["a", "c"])], "'c' is unknown"),
+    ],
+)
+def test_what_is_no_constraint_is_refused_with_the_cure(constraints, cure):
+    with pytest.raises(ConstraintError, match=cure):
+        Space([Integer("a", 1, 4), Integer("b", 1, 4)], constraints)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,15 @@ import pytest
 
 from tilewright.measure import Measurement
 from tilewright.records import Records, RecordsError
-from tilewright.tuning import FailedError, Integer, Permutation, Space, tune
+from tilewright.tuning import (
+    FailedError,
+    Integer,
+    Permutation,
+    SettingsError,
+    Space,
+    WarmStart,
+    tune,
+)
 from tilewright.tuning.journal import RecordsJournal, problem_key
 
 tune_module = importlib.import_module("tilewright.tuning.tune")  # its name is a function too
@@ -318,3 +326,45 @@ def test_other_outcomes_are_taken_as_what_they_are():
     assert trial.value == 2.0
     (trial,) = tune(_wordless, space, budget=1).trials
     assert (trial.status, trial.message) == ("run_failed", "_Wordless")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cure"),
+    [
+        ((3, SPACE), "give a function of a configuration"),
+        ((SPACE, cost), "give a function of a configuration"),
+        ((cost, [Integer("x", 0, 3)]), r"give Space\(parameters, constraints\)"),
+        ((cost, 3), r"give Space\(parameters, constraints\)"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_with_the_cure(arguments, cure):
+    with pytest.raises(SettingsError, match=cure):
+        tune(*arguments)
+
+
+@pytest.mark.parametrize("name", ["time_limit", "converge", "cutoff"])
+@pytest.mark.parametrize("value", [-1, math.nan, "1", True])
+def test_limits_are_numbers_from_zero(name, value):
+    with pytest.raises(SettingsError, match=f"{name} is .*; give a number from 0"):
+        tune(cost, SPACE, **{name: value})
+
+
+def test_trials_are_no_warm_start_until_they_are_made_one():
+    found = tune(cost, SPACE, budget=3)
+    for given in (found.trials, found, 3):
+        with pytest.raises(SettingsError, match=r"give WarmStart\.of\(trials\)"):
+            tune(cost, SPACE, budget=3, warm=given)
+    assert tune(cost, SPACE, budget=3, warm=WarmStart.of(found.trials)).best is not None
+
+
+def test_a_maximised_rate_is_searched_as_the_time_it_stands_for():
+    # powers of two, whose reciprocals and logarithms are exact up to a sign
+    def time(c):
+        return 2.0 ** abs(c["x"] - 11) * 2.0 ** abs(c["y"] - 4) * 2.0 ** c["p"][0]
+
+    runs = [tune(f, SPACE, budget=30) for f in (time, lambda c: -1.0 / time(c))]
+    tried = [[t.configuration for t in run.trials] for run in runs]
+    assert tried[0] == tried[1]
+    gains = [run.tuner.remaining_gain() for run in runs]
+    assert gains[0] is not None
+    assert gains[0] == pytest.approx(gains[1])

@@ -15,6 +15,7 @@ from tilewright.tuning import (
     Permutation,
     Real,
     Settings,
+    SettingsError,
     Space,
     Trial,
     Tuner,
@@ -200,10 +201,15 @@ def test_what_is_believed_of_pending_runs_counts_as_the_best(monkeypatch):
 def test_reported_outcomes_are_checked():
     tuner = Tuner(SPACE)
     asked = tuner.ask()
-    with pytest.raises(ValueError, match="unknown status"):
+    with pytest.raises(SettingsError, match="'slow' is unknown"):
         tuner.tell(asked, status="slow")
-    with pytest.raises(ValueError, match="2 values"):
+    with pytest.raises(SettingsError, match=r"give one number per objective \(1\)"):
         tuner.tell(asked, (1.0, 2.0))
+    for value in ("fast", object(), ("fast",)):
+        with pytest.raises(SettingsError, match="one number per objective"):
+            tuner.tell(asked, value)
+    lost = tuner.tell(tuner.ask(), None)
+    assert (lost.status, lost.message) == ("run_failed", "no value was reported")
     assert tuner.tell(asked, math.nan).status == "run_failed"
     assert tuner.best is None
     with pytest.raises(ConfigurationError):

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         return _answer(args)
     problem = load_problem(args.problem, runnable=True)
     result = _tune(args, problem)
-    present(args, _result(result), _text(result, problem.timed))
+    present(args, _result(result, problem), _text(result, problem))
     if args.report:
         facts = provenance(args.words, result.tuner.seed, args.load_before)
         write_file(args.report, _page(problem, result.trials, **facts))
@@ -126,7 +126,10 @@ def _page(problem: CommandProblem, trials: Sequence[Trial], **facts: str) -> str
     from tilewright.tuning import tuning_page
 
     unit = "s" if problem.timed else ""
-    return tuning_page([trials], problem.space, problem.name, unit=unit, facts=facts)
+    negated = problem.maximised
+    return tuning_page(
+        [trials], problem.space, problem.name, unit=unit, negated=negated, facts=facts
+    )
 
 
 def _answer(args: argparse.Namespace) -> int:
@@ -195,7 +198,7 @@ def _tune(args: argparse.Namespace, problem: CommandProblem) -> TuningResult:
             if not trial.ok:
                 failed[trial.status] = failed.get(trial.status, 0) + 1
             best = tuner.best
-            text = "" if best is None or timed else f"best {best.value:.6g}"
+            text = "" if best is None or timed else f"best {problem.shown(best.value):.6g}"
             value = best.value if best is not None and timed else None
             again = confirming(tuner.trials)
             phase = "confirming the best" if again else "tuning"
@@ -248,14 +251,17 @@ def _warm(
     return found
 
 
-def _result(result: TuningResult) -> dict[str, Any]:
+def _result(result: TuningResult, problem: CommandProblem) -> dict[str, Any]:
     """Return the result as JSON data."""
     from tilewright.tuning import confirming
 
+    def data(trial: Trial) -> dict[str, Any]:
+        return trial.to_json() | {"values": [problem.shown(v) for v in trial.values]}
+
     best, again = result.best, confirming(result.trials)
     return {
-        "best": None if best is None else best.to_json(),
-        "pareto": [t.to_json() for t in result.pareto] if result.tuner.objectives > 1 else None,
+        "best": None if best is None else data(best),
+        "pareto": [data(t) for t in result.pareto] if result.tuner.objectives > 1 else None,
         "evaluations": len(result.trials) - again,
         "confirmations": again,
         "failed": sum(not t.ok for t in result.trials),
@@ -263,7 +269,7 @@ def _result(result: TuningResult) -> dict[str, Any]:
     }
 
 
-def _text(result: TuningResult, timed: bool) -> str:
+def _text(result: TuningResult, problem: CommandProblem) -> str:
     from tilewright.report import units
     from tilewright.tuning import counted, plain
 
@@ -280,7 +286,8 @@ def _text(result: TuningResult, timed: bool) -> str:
         return "\n".join(lines)
     shown = result.pareto if result.tuner.objectives > 1 else [result.best]
     for trial in shown:
-        values = (units.seconds(v) if timed else f"{v:.6g}" for v in trial.values)
+        own = [problem.shown(value) for value in trial.values]
+        values = (units.seconds(v) if problem.timed else f"{v:.6g}" for v in own)
         lines.append("best " + ", ".join(values))
         lines += [f"  {k} = {json.dumps(v)}" for k, v in plain(trial.configuration).items()]
     return "\n".join(lines)

@@ -27,6 +27,7 @@ from tilewright.report.pages import Figure, Html, Section, html_page, html_table
 from tilewright.report.table import table
 from tilewright.tuning.bayes.encoding import encoder
 from tilewright.tuning.bayes.forest import grow
+from tilewright.tuning.bayes.logarithms import logarithms
 from tilewright.tuning.bayes.pareto import front
 from tilewright.tuning.space.parameters import Integer, Ordinal, Real
 from tilewright.tuning.space.space import Space
@@ -50,8 +51,8 @@ def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
     """Return the importance of each parameter for the objective; shares that add up to one.
 
     By permutation importance: a random forest is fitted to the logarithm of the objective
-    (the objective itself where it is not positive), and a parameter's share is how much worse
-    it predicts when that parameter's values are shuffled among the trials. Empty with fewer
+    (the objective itself where it has values of both signs), and a parameter's share is how much
+    worse it predicts when that parameter's values are shuffled among the trials. Empty with fewer
     than five successful trials.
 
     Source: Breiman, Random Forests, Machine Learning 45, 2001, section 10.
@@ -60,7 +61,8 @@ def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
     if len(good) < 5:
         return {}
     values = np.array([t.value for t in good])
-    outputs = np.log(values) if (values > 0).all() else values
+    logs = logarithms(values)
+    outputs = values if logs is None else logs
     codes = np.array([space.encode(t.configuration) for t in good])
     embed = encoder(space, alignment=False)
     points = embed(codes)
@@ -86,13 +88,16 @@ def tuning_page(
     title: str,
     *,
     unit: str = "",
+    negated: bool = False,
     facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page as text: one or more runs of the same problem, as by different seeds.
 
-    `unit` is the unit of the objective (times in ``s`` are shown with a suitable prefix); `facts`
-    say how the page was made, by name.
+    `unit` is the unit of the objective (times in ``s`` are shown with a suitable prefix); `negated`
+    shows values with the opposite sign, where a quantity is maximised; `facts` say how the page
+    was made, by name.
     """
+    sign = -1.0 if negated else 1.0
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
     failures = Counter(t.status for t in trials if not t.ok)
@@ -108,13 +113,14 @@ def tuning_page(
     if again:
         figures.append(Figure(str(again), "to confirm the best"))
     if best is not None:
-        value = units.seconds(best.value) if unit == "s" else f"{best.value:.5g} {unit}".strip()
+        shown = sign * best.value
+        value = units.seconds(shown) if unit == "s" else f"{shown:.5g} {unit}".strip()
         figures.insert(0, Figure(value, "best", "good"))
-    sections = [progress_section(runs, unit)]
+    sections = [progress_section(runs, unit, sign)]
     if best is not None:
         sections.append(Section("Best configuration", _configuration(best)))
         if any(len(t.values) > 1 for t in good):
-            sections.append(Section("Pareto front", _pareto(good)))
+            sections.append(Section("Pareto front", _pareto(good, sign)))
         sections.append(
             Section(
                 "Configurations",
@@ -154,15 +160,17 @@ def write_tuning_page(
     title: str,
     *,
     unit: str = "",
+    negated: bool = False,
     facts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write `tuning_page` to a file."""
-    write_text(path, tuning_page(runs, space, title, unit=unit, facts=facts))
+    page = tuning_page(runs, space, title, unit=unit, negated=negated, facts=facts)
+    write_text(path, page)
 
 
-def progress_section(runs: Runs, unit: str = "") -> Section:
-    """Return the section with the best objective after each evaluation."""
-    return Section("Best so far", _curves(runs, unit), _curve_note(runs))
+def progress_section(runs: Runs, unit: str = "", sign: float = 1.0) -> Section:
+    """Return the section with the best objective, times `sign`, after each evaluation."""
+    return Section("Best so far", _curves(runs, unit, sign), _curve_note(runs, sign))
 
 
 def _subtitle(space: Space) -> str:
@@ -170,13 +178,14 @@ def _subtitle(space: Space) -> str:
     return f"{names}, {space.count:,} feasible configurations of {space.dense:,}"
 
 
-def _curves(runs: Runs, unit: str) -> Html:
+def _curves(runs: Runs, unit: str, sign: float) -> Html:
     curves = [best_so_far(run) for run in runs]
     length = max(len(curve) for curve in curves)
     table = np.full((len(curves), length), np.nan)
     for row, curve in zip(table, curves, strict=True):
         row[: len(curve)] = curve
         row[len(curve) :] = curve[-1] if curve else math.inf
+    table *= sign
     low, middle, high = np.percentile(table, [25, 50, 75], axis=0, method="nearest")
     band = {"low": low.tolist(), "high": high.tolist()} if len(runs) > 1 else {}
     x = list(range(1, length + 1))
@@ -195,9 +204,10 @@ def _curves(runs: Runs, unit: str) -> Html:
     )
 
 
-def _curve_note(runs: Runs) -> str:
+def _curve_note(runs: Runs, sign: float) -> str:
     if len(runs) == 1:
-        single = "Single evaluations; the best configuration is the one with the smallest median."
+        extreme = "largest" if sign < 0 else "smallest"
+        single = f"Single evaluations; the best configuration is the one with the {extreme} median."
         return single if confirming(runs[0]) else ""
     return f"Median over {len(runs)} runs, with the band between their quartiles."
 
@@ -250,9 +260,10 @@ def _failures(trials: Sequence[Trial], failures: Counter[str]) -> Html:
     return tag("div", html_table(table("cause | >times | ~most often said", rows)))
 
 
-def _pareto(good: Sequence[Trial]) -> Html:
+def _pareto(good: Sequence[Trial], sign: float) -> Html:
     values = np.array([t.values for t in good])
     kept = set(front(values))
+    values *= sign
     groups = {
         "Pareto front": [i for i in range(len(good)) if i in kept],
         "others": [i for i in range(len(good)) if i not in kept],

@@ -20,7 +20,7 @@ class Settings:
         design: draw the initial configurations uniformly, or choose each among many uniform ones as
             the one farthest from those before.
         objective: how the objective is modelled: by the normal scores of its ranks, by its
-            logarithm if all values are positive (as in the paper), or unchanged.
+            logarithm if all values have the same sign (as in the paper), or unchanged.
         log_parameters: measure distances on a log scale where a parameter asks for it.
         alignment: also distinguish numbers by the power of two that divides them (see
             `encoder`).

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from tilewright.errors import TilewrightError
+from tilewright.tuning.space.arguments import ConstraintSource
 from tilewright.tuning.space.parameters import Parameter
-from tilewright.tuning.space.space import Configuration, ConstraintSource, Space
+from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.tune import FailedError, TuningResult, tune
 
 P = ParamSpec("P")

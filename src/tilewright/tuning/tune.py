@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import numbers
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import (
@@ -21,7 +22,7 @@ from typing import Any, TypeAlias
 from tilewright.measure import STATUSES, Measurement, end_servers
 from tilewright.tuning.bayes.prior import OptimumPrior
 from tilewright.tuning.bayes.warm import WarmStart
-from tilewright.tuning.errors import whole
+from tilewright.tuning.errors import SettingsError, whole
 from tilewright.tuning.settings import Settings
 from tilewright.tuning.space.space import Configuration, Space
 from tilewright.tuning.trial import Suggestion, Trial, confirming, counted, plain
@@ -153,9 +154,13 @@ def tune(
     Raises:
         SettingsError, ConfigurationError: an argument cannot be used (see `Tuner`).
     """
+    if not callable(objective):
+        raise SettingsError(f"the objective is {objective!r}; give a function of a configuration")
     whole("budget", budget, 1)
     whole("jobs", jobs, 1)
     whole("confirm", confirm, 0)
+    for name, value in (("time_limit", time_limit), ("converge", converge), ("cutoff", cutoff)):
+        _check_limit(name, value)
     journal = journal or Journal()
     if warm is None and objectives == 1:
         warm = journal.earlier(space)
@@ -188,6 +193,14 @@ def tune(
         if own is not None:
             own.shutdown(wait=stopped != "interrupted", cancel_futures=True)
     return TuningResult(tuner.best, tuple(tuner.trials), stopped, tuner)
+
+
+def _check_limit(name: str, value: object) -> None:
+    """Reject a limit that is neither None nor a number from 0."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if value is None or (number and float(value) >= 0):  # type: ignore[arg-type]
+        return
+    raise SettingsError(f"{name} is {value!r}; give a number from 0, or None for no limit")
 
 
 @dataclass(frozen=True)

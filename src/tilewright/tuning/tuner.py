@@ -78,7 +78,7 @@ class Tuner:
         prior: OptimumPrior | None = None,
         warm: WarmStart | Sequence[WarmStart] | None = None,
     ) -> None:
-        self.space = space
+        self.space = _is_space(space)
         self.seed = whole("seed", seed, 0)
         self.settings = settings or Settings()
         _check(self.settings)
@@ -86,7 +86,7 @@ class Tuner:
         self.prior = prior
         if prior is not None:
             prior.check(space)
-        self.warm = (warm,) if isinstance(warm, WarmStart) else tuple(warm or ())
+        self.warm = _warm_starts(warm)
         self.trials: list[Trial] = []
         self.pending: dict[int, Suggestion] = {}
         self._encoder = encoder(
@@ -233,7 +233,8 @@ class Tuner:
 
         Args:
             asked: the suggestion, or a configuration that was not suggested.
-            value: one number per objective; None if it failed.
+            value: one number per objective; None if it failed (``run_failed`` unless ``status``
+                says how).
             status: ``ok``, or how it failed (see `tilewright.measure.STATUSES`). A value
                 that is not a finite number counts as ``run_failed``.
             lower_bound: the evaluation was cut short; the true value is at least this large.
@@ -243,17 +244,23 @@ class Tuner:
 
         Raises:
             ConfigurationError: the configuration is not one of the space's.
-            ValueError: an unknown status, or a wrong number of values.
+            SettingsError: an unknown status, or values that are not one number per objective.
         """
         if status not in STATUSES:
-            raise ValueError(f"unknown status {status!r}; the statuses are {', '.join(STATUSES)}")
+            known = ", ".join(STATUSES)
+            raise SettingsError(f"the status {status!r} is unknown; the statuses are {known}")
         if not isinstance(asked, Suggestion):
             code = self.space.encode(asked)
             asked = Suggestion(self._next, self.space.decode(code), "told")
             self._next += 1
+        if value is None and status == "ok":
+            status, message = "run_failed", message or "no value was reported"
         values = () if value is None or status != "ok" else _numbers(value)
         if status == "ok" and len(values) != self.objectives:
-            raise ValueError(f"{len(values)} values were reported for {self.objectives} objectives")
+            raise SettingsError(
+                f"the reported value is {value!r}; give one number per objective "
+                f"({self.objectives})"
+            )
         if not all(math.isfinite(v) for v in values):
             message = message or f"the objective is not a finite number: {list(values)}"
             status, values = "run_failed", ()
@@ -318,7 +325,7 @@ class Tuner:
         The model gives the expected gain of the next evaluation. In recorded searches, the gain of
         the remaining evaluations is a power of this gain times their number (see the decision page
         on stopping for the fit). None while fewer than five decisions were a Gaussian process's, or
-        where the objective is not positive.
+        where the objective has values of both signs.
 
         Args:
             rest: the number of evaluations left; by default as many as have been made.
@@ -361,6 +368,32 @@ def _threads() -> ThreadpoolController:
 
 
 def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
-    if isinstance(value, Sequence):
-        return tuple(float(v) for v in value)
-    return (float(value),)
+    try:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return tuple(float(v) for v in value)
+        if not isinstance(value, str):
+            return (float(value),)
+    except (TypeError, ValueError):
+        pass
+    raise SettingsError(f"the reported value is {value!r}; give one number per objective")
+
+
+def _is_space(space: object) -> Space:
+    if isinstance(space, Space):
+        return space
+    if isinstance(space, list | tuple):
+        raise SettingsError(
+            "the space is a list of parameters; give Space(parameters, constraints)"
+        )
+    raise SettingsError(f"the space is {space!r}; give Space(parameters, constraints)")
+
+
+def _warm_starts(warm: WarmStart | Sequence[WarmStart] | None) -> tuple[WarmStart, ...]:
+    given = (warm,) if isinstance(warm, WarmStart) else warm
+    if given is None:
+        return ()
+    if isinstance(given, Sequence) and all(isinstance(each, WarmStart) for each in given):
+        return tuple(given)
+    raise SettingsError(
+        f"the warm start is {str(given)[:80]}; give WarmStart.of(trials) or a list of warm starts"
+    )

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.tuning.bayes.logarithms import logarithms
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -23,8 +25,8 @@ def front(values: Array) -> list[int]:
 def scalarise(values: Array, rng: np.random.Generator) -> Array:
     """Return one positive value per row by a randomly weighted augmented Chebyshev norm (ParEGO).
 
-    Each objective is replaced by its logarithm if all its values are positive, then mapped to [0,
-    1] by its smallest and largest value. Rows with NaN stay NaN.
+    Each objective is replaced by its logarithm if all its values have the same sign, then mapped to
+    [0, 1] by its smallest and largest value. Rows with NaN stay NaN.
 
     Source: Knowles, ParEGO, IEEE Transactions on Evolutionary Computation 10(1), 2006.
     """
@@ -32,9 +34,8 @@ def scalarise(values: Array, rng: np.random.Generator) -> Array:
     result = np.full(len(values), np.nan)
     if not valid.any():
         return result
-    seen = values[valid]
-    logs = (seen > 0).all(axis=0)
-    seen = np.where(logs, np.log(np.where(logs, seen, 1.0)), seen)
+    columns = [(column, logarithms(column)) for column in values[valid].T]
+    seen = np.stack([column if logs is None else logs for column, logs in columns], axis=1)
     low, high = seen.min(axis=0), seen.max(axis=0)
     unit = (seen - low) / np.where(high > low, high - low, 1.0)
     weights = rng.dirichlet(np.ones(values.shape[1]))

@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
+from tilewright.tuning.bayes.logarithms import logarithms
 from tilewright.tuning.bayes.many import has_many, priors_of
 from tilewright.tuning.settings import Settings
 
@@ -50,7 +51,7 @@ class Outputs:
     """The objective as it is modelled, standardised, shape (n,).
 
     ``slope`` is the relative change of the objective per unit of the modelled one near the best (0
-    if the objective is not positive), to convert improvements.
+    if it has values of both signs), to convert improvements.
     """
 
     values: Array
@@ -74,8 +75,8 @@ def transform(
         distinct: equal values count once for the quantile. Where most changes have no effect, most
             values equal the best, and the quantile of all would clip every value to it.
     """
-    positive = bool((values > 0).all())
-    logs = np.log(values) if positive else values
+    found = logarithms(values)
+    logs = values if found is None else found
     if settings.objective == "rank":
         raw = norm_ppf((rankdata(values) - 0.5) / len(values))
     elif settings.objective == "clipped":
@@ -90,7 +91,7 @@ def transform(
     outputs = (raw - raw.mean()) / (scale if scale > 0 else 1.0)
     near = np.argsort(values, kind="stable")[: max(2, len(values) // 5)]
     rise = float(np.ptp(outputs[near]))
-    slope = float(np.ptp(logs[near])) / rise if positive and rise > 0 else 0.0
+    slope = float(np.ptp(logs[near])) / rise if found is not None and rise > 0 else 0.0
     return Outputs(np.asarray(outputs), slope)
 
 

@@ -26,6 +26,7 @@ from scipy.special import ndtr
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
 from tilewright.tuning.bayes.gp import Hyperparameters, MarginalLikelihood, Posterior, fit
+from tilewright.tuning.bayes.logarithms import logarithms
 from tilewright.tuning.bayes.many import has_many, priors_of
 from tilewright.tuning.errors import ConfigurationError
 from tilewright.tuning.settings import Settings
@@ -151,7 +152,7 @@ class SourcePosterior:
 
     ``unit`` converts a unit of it to logarithms, so that a factor of one means the same slowdown;
     ``reach`` is the distance above the best at which it is clipped, in logarithms. Both are 0 where
-    objectives are not positive.
+    objectives have both signs.
     """
 
     posterior: Posterior
@@ -389,8 +390,8 @@ def _source(
         rest = rng.permutation(order[_MOST // 2 :])[: _MOST - _MOST // 2]
         kept = np.sort(np.concatenate([order[: _MOST // 2], rest]))
         codes, values = codes[kept], values[kept]
-    positive = bool((values > 0).all())
-    outputs = np.log(values) if positive else values
+    logs = logarithms(values)
+    outputs = values if logs is None else logs
     many = has_many(encoder, settings)
     if settings.objective == "clipped":
         ranked = np.unique(outputs) if many else outputs
@@ -404,7 +405,7 @@ def _source(
     hyper = fit(likelihood, rng, draws=8, starts=2, iterations=25, equal=many)
     posterior = Posterior(points, standard, encoder.blocks, hyper)
     return SourcePosterior(
-        posterior, *((spread, float(np.ptp(outputs))) if positive else (0.0, 0.0))
+        posterior, *((spread, float(np.ptp(outputs))) if logs is not None else (0.0, 0.0))
     )
 
 

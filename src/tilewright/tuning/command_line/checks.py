@@ -7,14 +7,16 @@ import math
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewright.arith import ExpressionError, parse_expression
-from tilewright.measure import names_in
+from tilewright.measure import filled, names_in
 from tilewright.tuning.errors import ConstraintError, SpaceError, nearest
 from tilewright.tuning.space.expressions import Constraint, parse
+from tilewright.tuning.space.parameters import Integer, Parameter, Permutation, Real
+from tilewright.tuning.space.space import Space
 
 TOP = {"name", "parameters", "constraints", "objective", "search", "start", "prior"}
 SCRATCH = "scratch"  # in braces: a new folder per evaluation
@@ -76,6 +78,8 @@ def check_objective(objective: Any, parameters: Collection[str], folder: Path) -
     requirements(objective)
     if not isinstance(objective.get("maximise", False), bool):
         raise SpaceError(f"objective.maximise is {objective['maximise']!r}; use true or false")
+    if objective.get("maximise") and value == "time":
+        raise SpaceError("objective.maximise is for value = 'json' or 'regex'; a time is minimised")
     for key in ("timeout", "build_timeout", "memory_mb", "repeat"):
         _check_number("objective", key, objective, whole=key == "repeat")
     directory = objective.get("directory", ".")
@@ -99,6 +103,34 @@ def _check_words(objective: Mapping[str, Any], parameters: Collection[str]) -> N
                     f"{nearest(name, parameters)}; the parameters are {', '.join(parameters)}"
                     f"; the text itself is written {{{{{name}}}}}"
                 )
+
+
+def check_formats(objective: Mapping[str, Any], space: Space) -> None:
+    """Reject words whose formats, such as ``{tile:03d}``, do not suit the parameter's values.
+
+    Raises:
+        SpaceError: naming the entry, the word and the value.
+    """
+    for key in ("command", "build", "env"):
+        for word in (word for words in lists_of(objective, key) for word in words):
+            for name in names_in([word]):
+                for value in _examples(space[name]) if name in space.index else ():
+                    try:
+                        filled([word], {name: value})
+                    except (TypeError, ValueError) as error:
+                        raise SpaceError(
+                            f"objective.{key}: the format in {word!r} does not suit {name} = "
+                            f"{value!r}: {error}"
+                        ) from None
+
+
+def _examples(parameter: Parameter) -> Sequence[Any]:
+    """Return values of a parameter, among them one of each type."""
+    if isinstance(parameter, Integer | Real):
+        return [parameter.low, parameter.high]
+    if isinstance(parameter, Permutation):
+        return [parameter.item_names]
+    return parameter.values
 
 
 def check_program(objective: Mapping[str, Any], folder: Path) -> None:

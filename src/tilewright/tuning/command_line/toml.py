@@ -31,6 +31,7 @@ from tilewright.tuning.command_line.checks import (
     SCRATCH,
     SEARCH,
     TOP,
+    check_formats,
     check_objective,
     check_program,
     check_search,
@@ -70,7 +71,7 @@ value = "time"              # the command's wall time, or:
 # require = ["error < 1e-3"]   # ... about other keys of that line; else the answer is wrong
 # value = "regex"           # a number in its output
 # regex = "took ([0-9.]+) ms"
-# maximise = true           # larger is better; values are shown with a minus sign, as costs
+# maximise = true           # larger is better (records and exports have the values negated)
 timeout = 10                # seconds per run; a longer run is a failure, and learned from
 memory_mb = 4096            # memory it may take
 repeat = 1                  # runs; the median counts (only with value = "time")
@@ -149,6 +150,15 @@ class CommandProblem:
         return bool(self.objective.get("value", "time") == "time")
 
     @property
+    def maximised(self) -> bool:
+        """Whether larger values of the objective are better. Their negatives are the costs."""
+        return bool(self.objective.get("maximise", False))
+
+    def shown(self, cost: float) -> float:
+        """Return a cost as the value of the objective that the user knows."""
+        return -cost if self.maximised else cost
+
+    @property
     def cutoff(self) -> float | None:
         """The factor over the best time at which a run is cut short."""
         return float(self.search.get("cutoff", _CUTOFF)) if self.timed else None
@@ -213,7 +223,7 @@ class CommandProblem:
 
     def _read(self, output: str) -> dict[str, Any]:
         """Return the objective in the command's output."""
-        sign = -1.0 if self.objective.get("maximise") else 1.0
+        sign = -1.0 if self.maximised else 1.0
         if self.objective["value"] == "regex":
             try:
                 found = last_match(self.objective["regex"], output)
@@ -290,6 +300,7 @@ def _problem(data: Mapping[str, Any], path: Path) -> CommandProblem:
     folder = path.resolve().parent
     check_objective(objective, space.index, folder)
     assert isinstance(objective, dict)
+    check_formats(objective, space)
     name = data.get("name", path.stem)
     if not isinstance(name, str) or not name:
         raise SpaceError(f"'name' is {name!r}; give a name in quotes")

@@ -8,12 +8,13 @@ real parameter's position in its range, from 0 to 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilewright.tuning.errors import ConfigurationError, ConstraintError, SpaceError, nearest
+from tilewright.tuning.space.arguments import ConstraintSource, parameters_of, sources_of
 from tilewright.tuning.space.codes import (
     LISTED_ITEMS,
     as_column,
@@ -43,7 +44,6 @@ from tilewright.tuning.space.parameters import (
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Configuration: TypeAlias = dict[str, Value]
-ConstraintSource: TypeAlias = str | tuple[Callable[..., Any], Sequence[str]] | Constraint
 _MOST_ITEMS = 16
 
 
@@ -74,20 +74,15 @@ class Space:
         parameters: Sequence[Parameter],
         constraints: Sequence[ConstraintSource] = (),
     ) -> None:
-        self.parameters = tuple(parameters)
-        self.constraint_sources = tuple(constraints)
-        if not self.parameters:
-            raise SpaceError("a space needs at least one parameter")
+        self.parameters = parameters_of(parameters)
+        self.constraint_sources = sources_of(constraints)
         self.index = {p.name: i for i, p in enumerate(self.parameters)}
-        if len(self.index) != len(self.parameters):
-            repeated = {p.name for p in self.parameters if self._named(p.name) > 1}
-            raise SpaceError(f"parameter names are repeated: {', '.join(sorted(repeated))}")
         self._known = {
             p.name: p.item_names if isinstance(p, Permutation) else None for p in self.parameters
         }
         self._choices = {p.name: listed_values(p) for p in self.parameters}
         self.conditions = self._conditions()
-        discrete, self.continuous = self._constraints(constraints)
+        discrete, self.continuous = self._constraints(self.constraint_sources)
         self._discrete_constraints = tuple(discrete)
         variables: list[FiniteVariable] = []
         self.columns: dict[str, slice] = {}
@@ -103,9 +98,6 @@ class Space:
         self.width = len(variables) + len(self.reals)
         self.discrete = len(variables)
         self.feasible = FeasibleSet(variables, discrete)
-
-    def _named(self, name: str) -> int:
-        return sum(p.name == name for p in self.parameters)
 
     @property
     def count(self) -> int:
