@@ -98,6 +98,20 @@ def test_kernel_tuner_cache_files_are_replayed(tmp_path):
     assert [t.status for t in trial.trials].count("run_failed") == 1
 
 
+def test_a_cache_that_a_killed_process_left_has_its_whole_entries(tmp_path):
+    head = {"tune_params_keys": ["block"], "tune_params": {"block": [16, 32, 64]}}
+    head |= {"objective": "time", "cache": {}}
+    entries = [json.dumps({"block": b, "time": t}) for b, t in ((16, 2.5), (32, 1.5), (64, 0.5))]
+    lines = [f'"{16 << place}": {entry},' for place, entry in enumerate(entries)]
+    begun = json.dumps(head).removesuffix("{}}")
+    path = tmp_path / "cache.json"
+    for length in range(len(lines[-1])):
+        path.write_text("\n".join([begun + "{", *lines[:-1], lines[-1][:length]]))
+        replay = read_cache(path)
+        whole = length == len(lines[-1]) - 1  # the last comma is missing
+        assert replay.optimum == (0.5 if whole else 1.5)
+
+
 def cache_of(tmp_path, objective):
     entries = [(16, 2.5, 40.0), (32, 1.5, 90.0), (64, "RuntimeFailedConfig", 0.0)]
     cache = {

@@ -285,6 +285,44 @@ def test_bad_parameters_are_named():
         Space({"tile": (1, 2)})  # type: ignore[arg-type]
 
 
+def plain_order(sizes, scopes, start):
+    """The greedy order from a start, by definition; and what it lists."""
+    order, live, cost, candidates = [], set(), 0, [start]
+    while candidates:
+        found = []
+        for i in candidates:
+            placed = {*order, i}
+            waiting = [scope for scope in scopes if not placed.issuperset(scope)]
+            after = {j for j in live | {i} if any(j in scope for scope in waiting)}
+            listed = math.prod(sizes[j] for j in live) * sizes[i]
+            found.append((listed + 4.0 * math.prod(sizes[j] for j in after), i, after, listed))
+        _, chosen, live, listed = min(found, key=lambda each: each[:2])
+        order.append(chosen)
+        cost += listed
+        candidates = [i for i in sizes if i not in order]
+    return cost, order
+
+
+@given(
+    st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=7),
+    st.lists(st.sets(st.integers(0, 6), min_size=1, max_size=3), max_size=7),
+)
+def test_levels_are_in_the_greedy_order_with_the_fewest_live_values(sizes, scopes):
+    by_place = dict(enumerate(sizes))
+    kept = [tuple(sorted(scope)) for scope in scopes if max(scope) < len(sizes)]
+    starts = sorted(by_place, key=lambda i: (by_place[i], i))
+    orders = [plain_order(by_place, kept, start) for start in starts]
+    assert feasible._order(by_place, kept) == min(orders, key=lambda each: each[0])[1]
+
+
+def test_constraints_nested_too_deeply_are_refused_with_the_cure():
+    sums = [" + ".join(["a"] * terms) for terms in (150, 400)]
+    assert Space([Integer("a", 1, 4)], [f"{sums[0]} < 500"]).count == 3
+    with pytest.raises(ConstraintError, match=r"40\d levels deep.* group long sums"):
+        Space([Integer("a", 1, 4)], [f"{sums[1]} < 500"])
+    assert Space([Integer("a", 1, 4)], [" + ".join([f"({sums[0]})"] * 4) + " < 1300"]).count == 2
+
+
 @pytest.mark.parametrize(
     ("constraints", "cure"),
     [

@@ -242,11 +242,13 @@ def _load(path: Path, ends: str = "") -> Any:
 
 
 def _closed(text: str, ends: str) -> Any:
-    """Parse JSON text, closing it first if it was cut off.
+    """Parse JSON text, closing it first if it was cut off, without its last line if need be.
 
     Raises the original parse error otherwise.
     """
-    try:
-        return json.loads(text.rstrip().rstrip(",") + ends)
-    except ValueError:
-        return json.loads(text)
+    for kept in (text, text.rpartition("\n")[0]):
+        try:
+            return json.loads(kept.rstrip().rstrip(",") + ends)
+        except ValueError:
+            continue
+    return json.loads(text)

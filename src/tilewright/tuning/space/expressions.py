@@ -24,6 +24,7 @@ Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
 _LIMIT = 2**62
 _MOST_BITS = 1 << 20  # in the result of a power: 128 KB per row
+_MOST_LEVELS = 250  # of a syntax tree: recursion over it takes about three calls per level, of 1000
 _FUNCTIONS = ("min", "max", "abs", "log2")
 
 
@@ -86,8 +87,22 @@ def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constr
         tree = parse_expression(text)
     except ExpressionError as error:
         raise ConstraintError(f"constraint {text!r} {error}") from None
+    if (levels := _levels(tree)) > _MOST_LEVELS:
+        raise ConstraintError(
+            f"constraint {text!r} is nested {levels} levels deep, and at most {_MOST_LEVELS} can be "
+            "read; group long sums by parentheses, or give it as a function"
+        )
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     return [_constraint(part, text, known) for part in parts]
+
+
+def _levels(tree: ast.AST) -> int:
+    """Return the depth of a syntax tree."""
+    levels, level = 0, [tree]
+    while level:
+        levels += 1
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return levels
 
 
 def from_callable(function: Callable[..., Any], names: tuple[str, ...]) -> Constraint:

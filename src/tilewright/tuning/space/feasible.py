@@ -10,7 +10,8 @@ NumPy; no configuration is ever listed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,6 +24,9 @@ from tilewright.tuning.space.expressions import Constraint
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_ROWS = 40_000_000
 _COMPARED = 1 << 20  # shares that are compared with draws at once: 8 MB
+_STARTS = 12  # variables from which an order is tried
+# In a greedy order, a live combination left counts as this many that are listed now.
+_GROWTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -207,30 +211,64 @@ def _columns(
     return columns
 
 
+class _Live:
+    """Variables placed so far, of which those are live that a test still to be made reads."""
+
+    def __init__(self, sizes: Mapping[int, int], scopes: Sequence[tuple[int, ...]]) -> None:
+        self.sizes = sizes
+        self.scopes = scopes
+        self.tests: dict[int, list[int]] = {i: [] for i in sizes}
+        for at, scope in enumerate(scopes):
+            for i in scope:
+                self.tests[i].append(at)
+        self.unplaced = [len(scope) for scope in scopes]
+        self.waiting = {i: len(tests) for i, tests in self.tests.items()}
+        self.product = 1
+
+    def _closed(self, i: int) -> Counter[int]:
+        """Return how many tests each variable no longer waits for once `i` is placed."""
+        made = (self.scopes[at] for at in self.tests[i] if self.unplaced[at] == 1)
+        return Counter(j for scope in made for j in scope)
+
+    def factor(self, i: int) -> tuple[int, int]:
+        """Return by what the number of live combinations changes with `i`, and is divided."""
+        closed = self._closed(i)
+        lasting = closed.pop(i, 0) < self.waiting[i]
+        gone = math.prod(self.sizes[j] for j, count in closed.items() if count == self.waiting[j])
+        return (self.sizes[i] if lasting else 1), gone
+
+    def place(self, i: int) -> set[int]:
+        """Place a variable; return those for which `factor` may differ from now on."""
+        times, by = self.factor(i)
+        self.product = self.product * times // by
+        changed = set()
+        for j, count in self._closed(i).items():
+            self.waiting[j] -= count
+            changed.update(k for at in self.tests[j] for k in self.scopes[at])
+        for at in self.tests[i]:
+            self.unplaced[at] -= 1
+            changed.update(self.scopes[at])
+        return changed
+
+
 def _order(sizes: Mapping[int, int], scopes: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the order with the fewest live variables among greedy ones from each start."""
-    best: tuple[float, list[int]] | None = None
-    starts = sorted(sizes, key=lambda i: (sizes[i], i))[:12]
-    for start in starts:
+    best: tuple[int, list[int]] | None = None
+    for start in sorted(sizes, key=lambda i: (sizes[i], i))[:_STARTS]:
         order: list[int] = []
-        cost, candidates = 0.0, [start]
-        live: frozenset[int] = frozenset()
-        while candidates:
-            scored = []
-            for i in candidates:
-                before = math.prod(sizes[j] for j in live)
-                placed = {*order, i}
-                after = frozenset(
-                    j
-                    for j in live | {i}
-                    if any(j in scope and not placed.issuperset(scope) for scope in scopes)
-                )
-                grown = math.prod(sizes[j] for j in after)
-                scored.append((grown * 4.0 + float(before) * sizes[i], i, after, before * sizes[i]))
-            _, chosen, live, work = min(scored, key=lambda item: item[:2])
-            cost += work
+        cost, live = 0, _Live(sizes, scopes)
+        price: dict[int, float] = {}
+        changed: Iterable[int] = sizes
+        for _ in sizes:
+            for i in changed:
+                if i in price or not order:
+                    times, by = live.factor(i)
+                    price[i] = _GROWTH * times / by + sizes[i]
+            chosen = min(price, key=lambda i: (price[i], i)) if order else start
+            del price[chosen]
+            cost += live.product * sizes[chosen]
+            changed = live.place(chosen)
             order.append(chosen)
-            candidates = [i for i in sizes if i not in order]
         if best is None or cost < best[0]:
             best = (cost, order)
     assert best is not None
