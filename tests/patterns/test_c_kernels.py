@@ -192,6 +192,16 @@ def test_intermediate_arrays_live_where_they_are_put():
     assert "float p0[4]" in compile(four).source
 
 
+def test_a_scatter_may_come_last_in_programs_that_only_move():
+    A, last = tp.array("A", tp.i32[3, 4]), tp.scatter(lambda i, n: (i + 1) % n)
+    padded = tp.map(tp.pad(1, 1, tp.clamp))
+    double = tp.map(tp.map(tp.fun(lambda v: v + v)))
+    moved = [last, tp.map(last), tp.transpose >> last, last >> tp.transpose, padded >> last]
+    check([A >> p for p in (*moved, double >> padded >> last, padded >> last >> tp.join)])
+    with pytest.raises(tp.PatternError, match="use gather"):
+        compile(A >> last >> padded)
+
+
 def test_programs_without_c_code_are_refused_with_the_reason():
     A = tp.array("A", tp.f32[N])
     with pytest.raises(tp.PatternError, match="say where it is stored"):

@@ -182,6 +182,8 @@ def test_user_functions_cannot_branch_or_loop():
         (lambda: tp.fun(lambda x: x == 0), r"write equal\(x, y\)"),
         (lambda: tp.fun(lambda x: x + 1 != x), r"write equal\(x, y\)"),
         (lambda: tp.fun(lambda x: x**0.5), "power of 0.5"),
+        (lambda: tp.fun(lambda x: x // 3), r"no //: write i32\(f64\(x\) / f64\(y\)\)"),
+        (lambda: tp.fun(lambda x: 7 % x), r"no %: write x - y \* i32"),
         (lambda: tp.fun(lambda x: x / N), "N in a user function"),
         (lambda: tp.map(lambda x: x + 1), r"fun\(\)"),
         (lambda: tp.map(tp.copy, "glb"), "use map_glb"),

@@ -358,6 +358,11 @@ def user_functions(p: Pattern) -> tuple[UserFun, ...]:
     return tuple(dict.fromkeys(node for node in walk(p) if isinstance(node, UserFun)))
 
 
+def scatters(p: Pattern) -> bool:
+    """Return whether a pattern has a `scatter` in it."""
+    return any(isinstance(q, Scatter) for q in walk(p))
+
+
 @lru_cache(100_000)
 def computes(p: Pattern) -> bool:
     """Return whether a pattern computes values, instead of only changing the layout."""

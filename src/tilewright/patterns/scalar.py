@@ -53,6 +53,16 @@ class Operand:
     def __rtruediv__(self, other: Operand | float) -> Expr:
         return operation("div", other, self)
 
+    def __floordiv__(self, other: Operand | float) -> Expr:
+        raise _rounded("//", "i32(f64(x) / f64(y)), which truncates")
+
+    __rfloordiv__ = __floordiv__
+
+    def __mod__(self, other: Operand | float) -> Expr:
+        raise _rounded("%", "x - y * i32(f64(x) / f64(y)), with the sign of x")
+
+    __rmod__ = __mod__
+
     def __pow__(self, exponent: int) -> Expr:
         if type(exponent) is not int or not 1 <= exponent <= MOST_POWER:
             raise PatternTypeError(f"a power of {exponent!r}; give 1 to {MOST_POWER}, or use exp")
@@ -184,6 +194,11 @@ OPERATIONS = {
     "not": Operation(1, "b", "boolean", "~{0}", 0),
     "where": Operation(3, "s", "same", "where({0}, {1}, {2})", 0),
 }
+
+
+def _rounded(sign: str, cure: str) -> PatternTypeError:
+    """Return the error of an operator that integers could divide by zero with."""
+    return PatternTypeError(f"a user function has no {sign}: write {cure}")
 
 
 def expression(x: Operand | np.generic | float) -> Expr:

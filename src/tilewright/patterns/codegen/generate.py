@@ -340,16 +340,20 @@ class _Generator:
         """Emit the statements that write the result of a pattern to ``out``."""
         stages = n.stages(p)
         last = max((k for k, s in enumerate(stages) if n.computes(s)), default=None)
-        if last is None:
-            self._copy(self.read(p, view), out)
-            return
-        before, after = n.pipe(*stages[:last]), n.pipe(*stages[last + 1 :])
-        given = infer(before, view.type)[0]
-        target = written_layout(after, out, infer(stages[last], given)[0])
+        if last is not None:
+            before, after = n.pipe(*stages[:last]), n.pipe(*stages[last + 1 :])
+            given = infer(before, view.type)[0]
+            target = written_layout(after, out, infer(stages[last], given)[0])
+            if target is not None:
+                self._write_stage(stages[last], self.read(before, view), target)
+                return
+        # What scatters is written to, not read: layout before it is read.
+        first = next((k for k, stage in enumerate(stages) if n.scatters(stage)), len(stages))
+        before, after = n.pipe(*stages[:first]), n.pipe(*stages[first:])
+        target = written_layout(after, out, infer(before, view.type)[0])
         if target is None:
-            self._copy(self.read(p, view), out)
-            return
-        self._write_stage(stages[last], self.read(before, view), target)
+            before, target = p, out
+        self._copy(self.read(before, view), target)
 
     def _write_stage(self, p: n.Pattern, view: ArrayView, out: ArrayView) -> None:
         if isinstance(p, n.Map):

@@ -112,10 +112,8 @@ def explore(program: n.Pattern, settings: ExplorationSettings | None = None) -> 
     chosen = settings or ExplorationSettings()
     seen: dict[n.Pattern, Derivation] = {}
     found = (d for variant in variants(program, chosen) for d in lowered(variant, chosen))
-    for derivation in found:
+    while len(seen) < chosen.limit and (derivation := next(found, None)) is not None:
         seen.setdefault(derivation.program, derivation)
-        if len(seen) >= chosen.limit:
-            break
     return list(seen.values())
 
 
