@@ -8,6 +8,7 @@ from test_prediction_models import KINDS, make, products
 
 from tilewright.prediction import (
     LRC,
+    Adapted,
     Augmented,
     Auto,
     GaussianProcess,
@@ -98,6 +99,15 @@ def test_models_without_intervals_export_none_and_the_coverage_is_checked():
     assert "_interval" not in export_c(known, coverage=None)
     with pytest.raises(PredictionError, match="coverage is 1"):
         export_c(known, coverage=1.0)
+
+
+def test_a_model_of_another_machine_is_not_exported_and_the_cure_is_named():
+    X, y = products(40)
+    source = Augmented(folds=3).fit(X, y)
+    adapted = Adapted(sources=[source]).fit(X[:20], 2 * y[:20])
+    for export in (export_c, export_python):
+        with pytest.raises(PredictionError, match="only Augmented, .* on the machine itself"):
+            export(adapted)
 
 
 def test_all_models_fit_into_one_program(models, tmp_path):
