@@ -106,7 +106,7 @@ def test_a_model_of_another_machine_is_not_exported_and_the_cure_is_named():
     source = Augmented(folds=3).fit(X, y)
     adapted = Adapted(sources=[source]).fit(X[:20], 2 * y[:20])
     for export in (export_c, export_python):
-        with pytest.raises(PredictionError, match="only Augmented, .* on the machine itself"):
+        with pytest.raises(PredictionError, match=r"only Augmented, .* on the machine itself"):
             export(adapted)
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import truncnorm
 
 from tilewright.tuning import Integer, Space, tune
 from tilewright.tuning.bayes.gp import Hyperparameters, Posterior
@@ -29,12 +30,30 @@ def test_a_lower_bound_is_learned_as_at_least_that():
     assert uncensored(naive, points, outputs, none, blocks) is naive
 
 
-def test_slow_evaluations_may_stop_at_the_limit():
+@pytest.mark.parametrize("above", [-3.0, -0.5, 0.0, 1.5])
+def test_what_was_cut_short_counts_as_the_mean_of_what_is_above_its_bound(above):
+    points = np.linspace(0, 1, 9)[:, None]
+    outputs = np.sin(3.0 * points[:, 0])
+    bounded, blocks = points[:, 0] == 0.5, np.array([0])
+    hyper = Hyperparameters(np.log(np.array([0.5, 4.0, 0.01])))
+    known = Posterior(points[~bounded], outputs[~bounded], blocks, hyper)
+    mean, variance = known.predict(points[bounded])
+    deviation = float(np.sqrt(variance[0] + hyper.noise))
+    outputs[bounded] = mean + above * deviation
+    aware = uncensored(Posterior(points, outputs, blocks, hyper), points, outputs, bounded, blocks)
+    outputs[bounded] = truncnorm.mean(above, np.inf, loc=mean[0], scale=deviation)
+    expected = Posterior(points, outputs, blocks, hyper)
+    for found, wanted in zip(aware.predict(points), expected.predict(points), strict=True):
+        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("least", [1.0, 0.01])
+def test_slow_evaluations_may_stop_at_the_limit(least):
     limits = []
 
     def objective(c, limit):
         limits.append(limit)
-        seconds = 1.0 + (c["x"] - 30) ** 2
+        seconds = least + (c["x"] - 30) ** 2
         if seconds > limit:
             return {"value": limit, "lower_bound": True}
         return seconds
@@ -48,4 +67,4 @@ def test_slow_evaluations_may_stop_at_the_limit():
             best = min(best, trial.value)
     assert any(t.lower_bound for t in found.trials)
     assert not found.best.lower_bound
-    assert found.best.value == pytest.approx(1.0, abs=1.0)
+    assert found.best.value == pytest.approx(least, abs=1.0)

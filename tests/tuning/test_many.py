@@ -120,6 +120,16 @@ def test_mutants_are_feasible_and_near_the_leaders():
     assert (made != leaders).any(axis=0).all()
 
 
+def test_mutants_are_of_several_leaders_the_best_most_often():
+    space, rng = switches(30), np.random.default_rng(0)
+    leaders = np.array([[0.0] * 30, [1.0] * 30, [0.0] * 15 + [1.0] * 15])
+    made = mutants(space, rng, leaders, space.sample(rng, 2000))
+    nearest = (made[:, None] != leaders).sum(axis=2).argmin(axis=1)
+    counts = np.bincount(nearest, minlength=3)
+    # each half as often as the one before it, the last as often as all that would follow
+    assert counts / len(made) == pytest.approx([0.5, 0.25, 0.25], abs=0.05)
+
+
 def test_climbs_are_feasible_and_end_higher_than_they_began():
     rng = np.random.default_rng(0)
 

@@ -24,8 +24,9 @@ from tilewright.tuning import (
 )
 from tilewright.tuning.bayes import feasibility, forest, proposal
 from tilewright.tuning.bayes.encoding import encoder
+from tilewright.tuning.bayes.pareto import scalarise
 from tilewright.tuning.bayes.proposal import recent, representative
-from tilewright.tuning.bayes.surrogate import fit_surrogate
+from tilewright.tuning.bayes.surrogate import fit_surrogate, transform
 from tilewright.tuning.problems import recorded
 
 SPACE = Space(
@@ -196,6 +197,35 @@ def test_what_is_believed_of_pending_runs_counts_as_the_best(monkeypatch):
     alone = bests[-1]
     tuner.ask()
     assert bests[-1] < alone
+
+
+def test_a_configuration_works_if_more_than_half_of_its_evaluations_do():
+    tuner = Tuner(SPACE)
+    asked = tuner.ask().configuration
+    usable = []
+    for value in (3.0, None, 5.0, None, 4.0):
+        tuner.tell(asked, value)
+        seen = tuner._observations(np.random.default_rng(0))
+        usable.append((bool(seen.valid[0]), tuner.best is not None))
+    assert usable == [(w, w) for w in (True, False, True, False, True)]
+    assert seen.values[0] == tuner.best.value == 4.0
+
+
+def test_of_two_points_on_a_level_of_the_norm_the_dominating_one_is_better():
+    values = np.array([[10.0, 1.0], [10.0, 5.0], [1.0, 10.0], [5.0, 10.0], [math.nan, 1.0]])
+    for seed in range(20):
+        found = scalarise(values, np.random.default_rng(seed))
+        assert found[0] < found[1]
+        assert found[2] < found[3]
+        assert math.isnan(found[4])
+
+
+def test_the_slow_half_is_compressed_by_its_slope():
+    values = np.exp(np.arange(11.0))
+    for slope in (0.0, 0.25):
+        found = transform(values, Settings(clip=0.5, clipped_slope=slope)).values
+        steps = np.diff(found) / (found[1] - found[0])
+        assert steps == pytest.approx([1.0] * 5 + [slope] * 5)
 
 
 def test_reported_outcomes_are_checked():
