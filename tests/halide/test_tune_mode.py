@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import halide as hl
 import pytest
@@ -251,3 +252,20 @@ def test_equal_factors_that_are_tuned_apart_are_told_apart(old, new, tile, lanes
     )
     made = knobs_module._regrouped(group, nest(old), nest(new))
     assert (made.tile, made.vector_width) == (tile, lanes)
+
+
+def test_every_third_turn_is_for_a_close_second():
+    def standing(best, exhausted=False):
+        tuner = SimpleNamespace(exhausted=lambda rest: exhausted)
+        return SimpleNamespace(best=best, tuner=tuner)
+
+    first, close, far = standing(1.0), standing(1.2), standing(1.3)
+    done = standing(0.9, exhausted=True)
+
+    def turns(*structures):
+        return [tune_mode._next(list(structures), turn, 10) for turn in range(6)]
+
+    assert turns(close, done, first) == [first, first, close] * 2
+    assert turns(far, first) == [first] * 6
+    assert turns(first) == [first] * 6
+    assert turns(done) == [None] * 6

@@ -1,6 +1,7 @@
 import json
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tilewright.prediction import (
     PredictionError,
     load,
 )
+from tilewright.prediction.models import levenberg_marquardt, model_selection
 from tilewright.prediction.models.intervals import thresholded
 from tilewright.prediction.models.network import count_parameters
 
@@ -295,3 +297,34 @@ def test_bad_settings_are_named():
         Augmented(features=FEATURES, max_parameters=1).fit(X, y)
     with pytest.raises(PredictionError, match="give a whole number"):
         Augmented(features=FEATURES, max_parameters=None).fit(X, y)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_weights_of_residuals_give_the_gradient_of_the_loss(relative):
+    residual = np.array([[-2.0, -0.3, -0.01, 0.01, 0.3, 1.7]])
+    scale, ones = np.array([0.2]), np.ones((1, 1))
+    step = 1e-6
+    slopes = [
+        (
+            levenberg_marquardt._loss(r + step, ones, scale, relative)
+            - levenberg_marquardt._loss(r - step, ones, scale, relative)
+        )[0]
+        / (2 * step)
+        for r in residual.T[:, None]
+    ]
+    weights = levenberg_marquardt._trust(residual, scale, relative)[0]
+    assert weights * residual[0] == pytest.approx(slopes, rel=1e-4)
+
+
+def test_of_close_fits_the_one_near_the_others_far_away_is_kept(monkeypatch):
+    far = np.array([[0.0, 3.0], [0.0, 0.1], [0.1, 0.2]])  # from the committee, in log time
+    monkeypatch.setattr(model_selection, "value", lambda shape, theta, asked: theta)
+    monkeypatch.setattr(model_selection, "with_ones", lambda columns: columns)
+    choice = SimpleNamespace(models=[np.zeros(2)] * 3, shape=None, inputs=lambda probes: probes)
+
+    def chosen(losses):
+        return model_selection.steadiest(choice, far, np.array(losses), np.empty((0, 1)))
+
+    assert chosen([1.0, 1.05, 1.05]) == (1, 0.0)
+    assert chosen([1.0, 30.0, 30.0]) == (0, 0.5)  # half of the probes are far
+    assert chosen([1.0, np.nan, 1.05]) == (2, 0.0)

@@ -122,6 +122,20 @@ def test_chains_through_tables_run_in_vectors():
     assert_right(algorithm, planned.schedule, guarded=False)
 
 
+def test_a_vector_of_chained_loads_takes_as_long_as_its_gather():
+    summary, loops = update_of(checksum()), {0: "y"}
+
+    def cycles(lanes, constants=C):
+        model = replace(MODEL, constants=constants)
+        return block_cycles(summary, loops, Block(0, lanes), model, lambda _: 0)
+
+    dear = replace(C, gather_cycles=100.0)
+    for lanes in (8, 16):
+        latest = max(C.load_latency_cycles, C.gather_cycles * lanes)
+        assert cycles(lanes) >= 2 * C.integer_chain_cycles + latest
+        assert cycles(lanes, dear) >= 100.0 * lanes
+
+
 def test_lanes_are_for_what_differs_between_them():
     """A condition on reduction loops is computed once per step, whatever its type."""
     f, r, data = hl.Func("f"), hl.RDom([(-4, 9), (-4, 9)], "r"), image("data", hl.UInt(8), 600, 64)

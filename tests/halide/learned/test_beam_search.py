@@ -1,6 +1,7 @@
 """The beam search: deterministic, counted, never worse than its starts by its own model."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tilewright.errors import TilewrightError
 from tilewright.halide.execution.lowering import refusal
 from tilewright.halide.ir.nest import exact_size
 from tilewright.halide.legality.check import check
-from tilewright.halide.schedulers.learned import random_pipelines, scheduler
+from tilewright.halide.schedulers.learned import beam_search, random_pipelines, scheduler
 from tilewright.halide.schedulers.learned.beam_search import BeamSearch, Effort, structure_of
 from tilewright.halide.schedulers.learned.cost_model import (
     BoostedTrees,
@@ -149,3 +150,17 @@ def test_gpus_several_sizes_and_unknown_names_are_refused():
         plan_learned(a100, auto=True)
     with pytest.raises(TilewrightError, match=r"scheduler='best'.*analytic"):
         tilewright.schedule(pipeline(), scheduler="best")
+
+
+def test_states_with_the_levels_of_better_ones_give_way_to_others(monkeypatch):
+    monkeypatch.setattr(beam_search, "levels_of", lambda schedule: schedule[0])
+    states = [SimpleNamespace(schedule=name, score=score) for name, score in LEVELS.items()]
+    search = SimpleNamespace(effort=Effort(beam=4, penalty=1.05))
+    kept = BeamSearch.best(search, states)
+    # a3 comes after two of its levels: 0.09 + 2 ln 1.05 > 0.15
+    assert [state.schedule for state in kept] == ["a1", "a2", "b1", "a3"]
+    search = SimpleNamespace(effort=Effort(beam=4, penalty=1.0))
+    assert [s.schedule for s in BeamSearch.best(search, states)] == ["a1", "a2", "a3", "b1"]
+
+
+LEVELS = {"a1": 0.0, "b1": 0.15, "a3": 0.09, "a2": 0.05, "b2": 0.18}
