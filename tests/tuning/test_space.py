@@ -287,7 +287,9 @@ def test_bad_parameters_are_named():
 
 def plain_order(sizes, scopes, start):
     """The greedy order from a start, by definition; and what it lists."""
-    order, live, cost, candidates = [], set(), 0, [start]
+    order: list[int] = []
+    live: set[int] = set()
+    cost, candidates = 0, [start]
     while candidates:
         found = []
         for i in candidates:

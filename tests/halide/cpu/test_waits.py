@@ -1,6 +1,7 @@
 """Chains from step to step, conditions, rows of tables, and inputs with interleaved colours."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import halide as hl
 import pytest
@@ -13,6 +14,7 @@ from tilewright.halide.analysis.summaries import Analysis, estimated_boxes
 from tilewright.halide.analysis.waits import NO_WAITS, Chain, StageWaits
 from tilewright.halide.frontend.source import load
 from tilewright.halide.ir.names import readable
+from tilewright.halide.schedulers.analytic.cpu import register_block
 from tilewright.halide.schedulers.analytic.cpu.block_choice import best_block
 from tilewright.halide.schedulers.analytic.cpu.blocks import SCALAR, Block
 from tilewright.halide.schedulers.analytic.cpu.cost import CpuCosts
@@ -123,17 +125,20 @@ def test_chains_through_tables_run_in_vectors():
 
 
 def test_a_vector_of_chained_loads_takes_as_long_as_its_gather():
-    summary, loops = update_of(checksum()), {0: "y"}
+    waits = StageWaits(Chain(floats=1, others=2, loads=3))
 
-    def cycles(lanes, constants=C):
-        model = replace(MODEL, constants=constants)
-        return block_cycles(summary, loops, Block(0, lanes), model, lambda _: 0)
+    def cycles(lanes, vector="y"):
+        kernel = SimpleNamespace(
+            summary=SimpleNamespace(waits=waits), vector=vector, block=Block(0, lanes)
+        )
+        return register_block._chain(kernel, MODEL)
 
-    dear = replace(C, gather_cycles=100.0)
-    for lanes in (8, 16):
-        latest = max(C.load_latency_cycles, C.gather_cycles * lanes)
-        assert cycles(lanes) >= 2 * C.integer_chain_cycles + latest
-        assert cycles(lanes, dear) >= 100.0 * lanes
+    before = C.chain_cycles + 2 * C.integer_chain_cycles
+    assert cycles(16, None) == before + 3 * C.load_latency_cycles
+    for lanes in (4, 16):
+        load = max(C.load_latency_cycles, C.gather_cycles * lanes)
+        assert cycles(lanes) == before + 3 * load
+    assert cycles(16) > cycles(16, None)
 
 
 def test_lanes_are_for_what_differs_between_them():

@@ -30,6 +30,7 @@ from tilewright.prediction.models.trees import Trees
 
 _EXPORTED = (Augmented, Auto, Boosted, GaussianProcess, LRC, NLRC, NN)
 
+
 def export_c(model: Estimator, name: str = "predict_seconds", coverage: float | None = 0.9) -> str:
     """Return a C header with ``double NAME(double feature, ...)`` and ``int NAME_outside(...)``.
 
@@ -307,12 +308,16 @@ def _source(model: Estimator, dialect: Dialect, name: str) -> tuple[_Body, list[
     elif isinstance(model, Boosted | GaussianProcess):
         body.result = _around_monomial(model, body, columns)
     else:
-        kinds = ", ".join(kind.__name__ for kind in _EXPORTED)
-        raise PredictionError(
-            f"{type(model).__name__} cannot be exported, only {kinds}: fit one of these to runs on "
-            "the machine itself, or predict with this one in Python (tilewright.prediction.load)"
-        )
+        raise _not_exported(model)
     return body, arguments
+
+
+def _not_exported(model: Estimator) -> PredictionError:
+    kinds = ", ".join(kind.__name__ for kind in _EXPORTED)
+    return PredictionError(
+        f"{type(model).__name__} cannot be exported, only {kinds}: fit one of these to runs on the "
+        "machine itself, or predict with this one in Python (tilewright.prediction.load)"
+    )
 
 
 def _around_monomial(model: Boosted | GaussianProcess, body: _Body, columns: Sequence[str]) -> str:

@@ -89,8 +89,8 @@ def parse(text: str, known: Mapping[str, tuple[Any, ...] | None]) -> list[Constr
         raise ConstraintError(f"constraint {text!r} {error}") from None
     if (levels := _levels(tree)) > _MOST_LEVELS:
         raise ConstraintError(
-            f"constraint {text!r} is nested {levels} levels deep, and at most {_MOST_LEVELS} can be "
-            "read; group long sums by parentheses, or give it as a function"
+            f"constraint {text!r} is nested {levels} levels deep, and at most {_MOST_LEVELS} can "
+            "be read; group long sums by parentheses, or give it as a function"
         )
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     return [_constraint(part, text, known) for part in parts]

@@ -241,7 +241,7 @@ class _Live:
         """Place a variable; return those for which `factor` may differ from now on."""
         times, by = self.factor(i)
         self.product = self.product * times // by
-        changed = set()
+        changed: set[int] = set()
         for j, count in self._closed(i).items():
             self.waiting[j] -= count
             changed.update(k for at in self.tests[j] for k in self.scopes[at])
