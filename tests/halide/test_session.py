@@ -182,6 +182,7 @@ def test_a_schedule_that_reads_beyond_its_inputs_wins_only_alone(monkeypatch):
     alone = tilewright.schedule(blur(), mode="top")
     assert alone.verified is True
     assert "reads `image` outside the region" in alone.notes[-1]
+    assert "or use the naive schedule" in alone.notes[-1]
 
 
 def test_scheduled_funcs_are_refused_or_kept():
