@@ -225,7 +225,7 @@ class Tally:
         self.words = np.zeros(n)
         self.bounded: Mask = np.ones(n, dtype=np.bool_)
         self.footprints: dict[str, Array] = {}
-        self.coalesced: dict[str, Array] = {}
+        self.fetched: set[str] = set()
         # Threads, and threads along x, of each Func in which members may be nested.
         self.anchor_threads: dict[str, Array] = {}
         self.anchor_rows: dict[str, Array] = {}
@@ -390,15 +390,14 @@ class Tally:
             self.memory = self.memory + count * c.global_cost / together
             return
         footprint = self.footprint(callee, group.bytes)
-        best = self.coalesced.get(callee)
-        if best is None:
+        if callee not in self.fetched:
+            self.fetched.add(callee)
             whole = float(group.bytes)
             for extent in self.kernel.whole(callee):
                 whole *= extent
             self.memory = self.memory + (
                 footprint * ramp(whole, c.global_cost, c.global_bytes) / group.bytes / together
             )
-            self.coalesced[callee] = together
         weight = ramp(footprint, c.global_cost, c.global_bytes)
         self.memory = self.memory + count * weight / together
 
