@@ -182,7 +182,9 @@ class _Sizes:
                 continue
             low, high = self._own.get(axis, 1), max(span.extent, self._own.get(axis, 1))
             while low < high:
-                tried = np.unique(np.linspace(low, high, _CANDIDATES).astype(np.int64))
+                # np.unique would import numpy.ma: 30 ms
+                spread = np.linspace(low, high, _CANDIDATES).astype(np.int64)
+                tried = np.array(list(dict.fromkeys(spread.tolist())))
                 met = self._met({**found, axis: tried.astype(np.float64)})
                 right = np.all(list(met.values()), axis=0)
                 first = int(np.argmax(right)) if right.any() else len(tried) - 1
