@@ -12,7 +12,8 @@ The figures of the summary are for the held-out problems: no recording of their 
 choose a setting of the tuner. ``pooled`` has the same figures for all problems. A tool's score at a
 budget is the geometric mean over problems of the median over seeds of (best known / best found);
 ours is compared with the best peer's. Intervals (``_low``, ``_high``) are 95% bootstrap intervals:
-problems are resampled, their seeds within them, and the best peer is chosen in each draw.
+problems are resampled, their seeds within them, and the best peer is chosen in each draw. The
+``ceiling_at_`` a budget is the ratio that a tuner would have which always finds the best known.
 
 A peer's run is ended if it requests nothing new for four minutes of CPU time, which happens only
 with Optuna's Gaussian process. Runs are kept in --work and continued by the next call; --seconds
@@ -264,7 +265,8 @@ def compared(table: Any, names: list[str]) -> dict[str, Any]:
     for budget in map(str, BUDGETS):
         values = {t: [table[p, t]["shares"][budget] for p in names] for t in (OURS, *peers)}
         figures |= ratio(f"vs_best_peer_at_{budget}", values, 1.0)
-        figures[f"best_peer_at_{budget}"] = best_of(values)
+        best = figures[f"best_peer_at_{budget}"] = best_of(values)
+        figures[f"ceiling_at_{budget}"] = 1.0 / score(values[best])
         means = {t: geometric([geometric(v) for v in values[t]]) for t in values}
         figures[f"mean_vs_best_peer_at_{budget}"] = means[OURS] / max(means[t] for t in peers)
     hard = [p for p in names if np.median(table[p, "random"]["to_95"]) >= HARD]
