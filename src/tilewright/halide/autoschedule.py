@@ -490,9 +490,8 @@ def _reads_beyond(tried: Tried, alone: bool = False) -> str:
     """Return the note on a schedule that reads too much; `alone`: all others failed or do too."""
     inputs = ", ".join(f"`{name}`" for name in tried.reads_beyond)
     region = f"This schedule reads {inputs} outside the region that the pipeline requires"
-    if not alone:
-        return f"{region}."
-    return f"{region}, as do all others that ran: give inputs that large, or use the naive schedule."
+    others = ", as do all others that ran: give inputs that large, or use the naive schedule"
+    return f"{region}{others if alone else ''}."
 
 
 def failure(measurement: Measurement) -> str:

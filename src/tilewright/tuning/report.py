@@ -101,17 +101,10 @@ def tuning_page(
     trials = [trial for run in runs for trial in run]
     good = [t for t in trials if t.ok and not t.lower_bound]
     failures = Counter(t.status for t in trials if not t.ok)
-    again = confirming(trials)
     best = min(
         (b for run in runs for b in _leader(run, space)), key=lambda t: t.value, default=None
     )
-    figures = [
-        Figure(str(len(trials) - again), "evaluations"),
-        Figure(f"{len(good)}", "succeeded", "good" if good else "bad"),
-        Figure(str(sum(failures.values())), "failed", "bad" if failures else ""),
-    ]
-    if again:
-        figures.append(Figure(str(again), "to confirm the best"))
+    figures = _counts(trials, len(good), sum(failures.values()))
     if best is not None:
         shown = sign * best.value
         value = units.seconds(shown) if unit == "s" else f"{shown:.5g} {unit}".strip()
@@ -143,6 +136,19 @@ def tuning_page(
         sections.append(Section("Feasibility", _failures(trials, failures)))
     subtitle = _subtitle(space)
     return html_page(f"Tuning {title}", sections, subtitle=subtitle, figures=figures, facts=facts)
+
+
+def _counts(trials: Sequence[Trial], good: int, failed: int) -> list[Figure]:
+    """Return how many evaluations there were, and how they ended."""
+    again = confirming(trials)
+    figures = [
+        Figure(str(len(trials) - again), "evaluations"),
+        Figure(str(good), "succeeded", "good" if good else "bad"),
+        Figure(str(failed), "failed", "bad" if failed else ""),
+    ]
+    if again:
+        figures.append(Figure(str(again), "to confirm the best"))
+    return figures
 
 
 def _leader(trials: Sequence[Trial], space: Space) -> list[Trial]:

@@ -77,12 +77,7 @@ def reference(
     if home.exists():
         return paths
     root.mkdir(parents=True, exist_ok=True)
-    patient = replace(
-        limits,
-        build_seconds=max(limits.build_seconds, _SECONDS),
-        run_seconds=max(limits.run_seconds, _SECONDS),
-        memory_bytes=max(limits.memory_bytes, _most_memory()),
-    )
+    patient = _patient(limits)
     failures = []
     for inline in (False, True):
         with scratch_folder(".draft-", root) as draft:
@@ -99,6 +94,16 @@ def reference(
         "the reference answers could not be computed because the pipeline failed. With all Funcs "
         f"at root: {failures[0]}. Unscheduled: {failures[1]}. Try smaller estimates, other inputs, "
         "or more memory"
+    )
+
+
+def _patient(limits: RunLimits) -> RunLimits:
+    """Return limits that are at least those of a reference."""
+    return replace(
+        limits,
+        build_seconds=max(limits.build_seconds, _SECONDS),
+        run_seconds=max(limits.run_seconds, _SECONDS),
+        memory_bytes=max(limits.memory_bytes, _most_memory()),
     )
 
 

@@ -69,10 +69,7 @@ def plan(
     Raises:
         TilewrightError: `fusion` or `objective` is unknown.
     """
-    for name, word, kind in (("fusion", fusion, Fusion), ("objective", objective, Objective)):
-        if word not in get_args(kind):
-            known = ", ".join(get_args(kind))
-            raise TilewrightError(f"{name}={word!r} is unknown: use one of {known}")
+    _check_words(fusion, objective)
     legal = Chosen(task.algorithm)
     refused: list[_Refused] = []
     candidates, failure = _guarded(
@@ -93,10 +90,8 @@ def plan(
     if not ours:
         schedule = naive_schedule(task.algorithm, task.target, task.machine)
         if refused:
-            notes = (
-                "This is the naive schedule, because all schedules of the model are illegal: "
-                f"{refused[0].reason}",
-            )
+            all_illegal = "because all schedules of the model are illegal"
+            notes = (f"This is the naive schedule, {all_illegal}: {refused[0].reason}",)
         legal.offer(PlannedSchedule(schedule, (), 0.0, notes))
     if len(legal.accepted) < k:
         _, failure = _guarded(lambda: _vary(legal, task, k))
@@ -105,6 +100,13 @@ def plan(
             said = (*first.notes, f"{MODEL_FAILED}: {failure}.")
             legal.accepted[0] = replace(first, notes=said)
     return _with_refused(legal.best(k), refused, ours)
+
+
+def _check_words(fusion: str, objective: str) -> None:
+    for name, word, kind in (("fusion", fusion, Fusion), ("objective", objective, Objective)):
+        if word not in get_args(kind):
+            known = ", ".join(get_args(kind))
+            raise TilewrightError(f"{name}={word!r} is unknown: use one of {known}")
 
 
 def _guarded(step: Callable[[], T], *raised: type[Exception]) -> tuple[T | None, str]:

@@ -80,8 +80,8 @@ def collect(
     """Draw instances and measure them; recorded instances are not measured again.
 
     Instances are verified against the kernel's reference and timed in rounds, as the module's
-    docstring says. Each measurement is in the records before the next begins, so an
-    interrupted collection continues where it stopped.
+    docstring says. Each measurement is in the records before the next begins, so that a collection
+    that was interrupted continues where it stopped.
 
     Args:
         kernel: the kernel to measure.
@@ -95,9 +95,8 @@ def collect(
         verify: whether answers are compared with the reference.
         timing: how an instance is timed.
         isolate: whether each instance is measured in a worker process, so that a crash, a hang or
-            exhausted memory affects that instance only. By default this holds for compiled
-            variants and users' own kernels, if another process can recreate them: functions must be
-            at the top level of a module.
+            exhausted memory affects it only. By default so for compiled variants and users' own
+            kernels, if their functions are at the top level of a module.
         limits: limits of time and memory of an instance in a worker process.
         deadline: when to stop, of ``time.monotonic``; the runs are those measured by then.
         keep_interrupted: whether Ctrl-C ends the collection as the deadline does; by default the
@@ -109,8 +108,7 @@ def collect(
         `Runs.dropped`. The facts have the machine, versions and ``noise``.
 
     Raises:
-        PredictionError: the variant cannot be used here, it is to be isolated and cannot, there
-            are no rounds, or no instance went well.
+        PredictionError: the variant cannot be used here or isolated, or no instance went well.
     """
     if rounds < 1:
         raise PredictionError(f"{rounds} rounds measure nothing; at least 1 is needed")

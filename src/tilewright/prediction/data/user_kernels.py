@@ -64,17 +64,9 @@ def from_callable(
     files = [str(Path(file).resolve()) for file in files]
     called = getattr(function, "__name__", "function").strip("<>")
     made = _UserKernel(name or called, spaces, make, reference)
-    arguments = {
-        "function": function,
-        "ranges": ranges,
-        "complexity": complexity,
-        "name": name,
-        "units": units,
-        "make": make,
-        "reference": reference,
-        "variants": variants,
-        "files": files,
-    }
+    arguments = {"function": function, "ranges": ranges, "complexity": complexity, "name": name}
+    arguments |= {"units": units, "make": make, "reference": reference}
+    arguments |= {"variants": variants, "files": files}
     return Kernel(
         made.name,
         {feature: (units or {}).get(feature, "1") for feature in spaces},

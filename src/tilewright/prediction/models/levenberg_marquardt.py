@@ -77,7 +77,6 @@ def minimise(
     residual = current - logs
     scale = _scale(residual, weights)
     late = False
-    loss = _loss(residual, weights, scale, late) + _penalty(theta, ridge, scale)
     for step in range(steps):
         late = step >= relative * steps
         loss = _loss(residual, weights, scale, late) + _penalty(theta, ridge, scale)

@@ -300,12 +300,7 @@ def group_schedules(
     region = analysis.regions[group.output]
     full = [_whole(i) for i in region]
     alone = len(group.members) == 1
-    borders = any(
-        _clamped(costs, name, s.index, costs.block(name, s.index).vector)
-        for name in group.members[:-1]
-        if name not in costs.nested
-        for s in view.stages(name)
-    )
+    borders = _has_borders(costs, group)
     nests = [
         stage_nest(costs, output, s.index, full, tiling, cores, alone, borders=borders)
         for s in view.stages(output.name)
@@ -350,6 +345,16 @@ def group_schedules(
             )
         )
     return result
+
+
+def _has_borders(costs: CpuCosts, group: Group) -> bool:
+    """Return whether a member of the tiles reads beyond the borders of its inputs in vectors."""
+    return any(
+        _clamped(costs, name, s.index, costs.block(name, s.index).vector)
+        for name in group.members[:-1]
+        if name not in costs.nested
+        for s in costs.analysis.view.stages(name)
+    )
 
 
 def middle_tile(sizes: Sequence[int], region: Box) -> list[Interval]:

@@ -68,12 +68,7 @@ def best_block(
     ]
     blocks += _in_steps(summary, loops, extents, model, innermost, run)
     if whole is not None:
-        rows = int(extents[whole])
-        blocks = [Block(row=whole, rows=rows)] + [
-            replace(b, row=whole, rows=rows)
-            for b in blocks
-            if b.vector not in (None, whole) and b.row is None
-        ]
+        blocks = _unrolled(blocks, whole, int(extents[whole]))
 
     def per_point(block: Block) -> float:
         waste = 1.0
@@ -101,6 +96,15 @@ def best_block(
     ordered = sorted(blocks, key=per_point)
     close = [b for b in ordered if per_point(b) <= SEARCH.close_block * per_point(ordered[0])]
     return close[min(rank, len(close) - 1)]
+
+
+def _unrolled(blocks: list[Block], whole: int, rows: int) -> list[Block]:
+    """Return the blocks that can have all of dimension `whole` as their rows, with these."""
+    return [Block(row=whole, rows=rows)] + [
+        replace(b, row=whole, rows=rows)
+        for b in blocks
+        if b.vector not in (None, whole) and b.row is None
+    ]
 
 
 def _lines(

@@ -139,17 +139,11 @@ def output_nest(
     splits += parts
     whole = {names[loop.loop.name] for loop in kernel.loops}
     blocks = _fused(blocks, counts, splits, serial, whole if plan.nested else set())
-    loops = (
-        *(ScheduledLoop(name, "unrolled") for name in unrolled),
-        *reductions,
-        *(ScheduledLoop(name) for name in serial),
-        *(ScheduledLoop(name, "gpu_thread") for name in threads),
-        *(ScheduledLoop(name) for name in walk),
-        *(ScheduledLoop(name, "gpu_block") for name in blocks),
-        *(ScheduledLoop(names[name]) for name in kernel.rounds),
-    )
+    loops = [*_marked(unrolled, "unrolled"), *reductions, *_marked(serial)]
+    loops += [*_marked(threads, "gpu_thread"), *_marked(walk), *_marked(blocks, "gpu_block")]
+    loops += _marked([names[name] for name in kernel.rounds])
     schedule = StageSchedule(
-        tuple(splits), loops, atomic=kernel.atomic, allow_races=kernel.in_rounds
+        tuple(splits), tuple(loops), atomic=kernel.atomic, allow_races=kernel.in_rounds
     )
     return ScheduledStage(schedule, *("".join(names[:1]) for names in (blocks, threads, walk)))
 
@@ -241,8 +235,7 @@ def member_nest(
     budget = _Budget(max(summary.arithmetic, 1.0), unroll)
     for place, (d, whole) in enumerate(zip(dims, pure, strict=True)):
         each = points_along(plan, place)
-        thread = member_thread(plan, name, d, place)
-        inner = whole
+        inner, thread = whole, member_thread(plan, name, d, place)
         walked = walks(plan, name, d)
         if walked or name not in kernel.exact_members:
             inner = part_of(whole, "_i") if each > 1 else thread
@@ -256,10 +249,8 @@ def member_nest(
         threads.append(thread)
     most = SEARCH.most_unrolled_together if inside else SEARCH.most_unrolled
     for loop in stage.loops:
-        if loop.kind != "pure":
-            continue
         canonical = names[loop.name]
-        if canonical in pure:
+        if loop.kind != "pure" or canonical in pure:
             continue
         extent = int(extents[func.args.index(loop.name)])
         if not budget.take(extent, most):
