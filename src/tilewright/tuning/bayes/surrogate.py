@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy.special import log_ndtr
 from scipy.special import ndtri as norm_ppf
-from scipy.stats import rankdata
 
 from tilewright.tuning.bayes.encoding import Encoder
 from tilewright.tuning.bayes.forest import GrownTrees, grow
@@ -78,6 +77,8 @@ def transform(
     found = logarithms(values)
     logs = values if found is None else found
     if settings.objective == "rank":
+        from scipy.stats import rankdata  # 28 MB, which this choice alone needs
+
         raw = norm_ppf((rankdata(values) - 0.5) / len(values))
     elif settings.objective == "clipped":
         ranked = np.unique(logs) if distinct else logs
