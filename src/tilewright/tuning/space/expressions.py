@@ -24,7 +24,7 @@ Column: TypeAlias = np.ndarray[Any, Any]
 Operand: TypeAlias = Any
 _LIMIT = 2**62
 _MOST_BITS = 1 << 20  # in the result of a power: 128 KB per row
-_MOST_LEVELS = 250  # of a syntax tree: recursion over it takes about three calls per level, of 1000
+_MOST_LEVELS = 200  # of a syntax tree: recursion over it takes about three calls per level, of 1000
 _FUNCTIONS = ("min", "max", "abs", "log2")
 
 
