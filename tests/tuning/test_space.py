@@ -281,7 +281,7 @@ def test_bad_parameters_are_named():
         Space(Integer("a", 0, 1))  # type: ignore[arg-type]
     with pytest.raises(SpaceError, match="give a list of parameters"):
         Space(3)  # type: ignore[arg-type]
-    with pytest.raises(SpaceError, match="'tile' is not a parameter; the kinds are Categorical"):
+    with pytest.raises(SpaceError, match="'tile' is not a parameter; the kinds are Real, Integer"):
         Space({"tile": (1, 2)})  # type: ignore[arg-type]
 
 

@@ -54,12 +54,12 @@ class Operand:
         return operation("div", other, self)
 
     def __floordiv__(self, other: Operand | float) -> Expr:
-        raise _rounded("//", "i32(f64(x) / f64(y)), which truncates")
+        raise _undivided("//", "i32(f64(x) / f64(y)), which truncates")
 
     __rfloordiv__ = __floordiv__
 
     def __mod__(self, other: Operand | float) -> Expr:
-        raise _rounded("%", "x - y * i32(f64(x) / f64(y)), with the sign of x")
+        raise _undivided("%", "x - y * i32(f64(x) / f64(y)), with the sign of x")
 
     __rmod__ = __mod__
 
@@ -196,8 +196,8 @@ OPERATIONS = {
 }
 
 
-def _rounded(sign: str, cure: str) -> PatternTypeError:
-    """Return the error of an operator that integers could divide by zero with."""
+def _undivided(sign: str, cure: str) -> PatternTypeError:
+    """Return the error of an operator that could divide integers by zero."""
     return PatternTypeError(f"a user function has no {sign}: write {cure}")
 
 

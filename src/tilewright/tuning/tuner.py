@@ -78,7 +78,7 @@ class Tuner:
         prior: OptimumPrior | None = None,
         warm: WarmStart | Sequence[WarmStart] | None = None,
     ) -> None:
-        self.space = _is_space(space)
+        self.space = _space_of(space)
         self.seed = whole("seed", seed, 0)
         self.settings = settings or Settings()
         _check(self.settings)
@@ -378,7 +378,7 @@ def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
     raise SettingsError(f"the reported value is {value!r}; give one number per objective")
 
 
-def _is_space(space: object) -> Space:
+def _space_of(space: object) -> Space:
     if isinstance(space, Space):
         return space
     if isinstance(space, list | tuple):

@@ -108,7 +108,7 @@ def collect(
         `Runs.dropped`. The facts have the machine, versions and ``noise``.
 
     Raises:
-        PredictionError: the variant cannot be used here or isolated, or no instance went well.
+        PredictionError: `rounds` is below 1, no run went well, or the variant cannot be used here.
     """
     if rounds < 1:
         raise PredictionError(f"{rounds} rounds measure nothing; at least 1 is needed")

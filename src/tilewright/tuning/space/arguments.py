@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from tilewright.tuning.errors import ConstraintError, SpaceError
 from tilewright.tuning.space.expressions import Constraint
-from tilewright.tuning.space.parameters import (
-    Categorical,
-    Integer,
-    Ordinal,
-    Parameter,
-    Permutation,
-    Real,
-)
+from tilewright.tuning.space.parameters import Parameter
 
 ConstraintSource: TypeAlias = str | tuple[Callable[..., Any], Sequence[str]] | Constraint
-_KINDS = (Categorical, Integer, Ordinal, Permutation, Real)
 
 
 def parameters_of(given: Iterable[Parameter]) -> tuple[Parameter, ...]:
@@ -26,7 +18,7 @@ def parameters_of(given: Iterable[Parameter]) -> tuple[Parameter, ...]:
     Raises:
         SpaceError: there are none, one is not a parameter, or two have the same name.
     """
-    if isinstance(given, _KINDS):
+    if isinstance(given, Parameter):
         raise SpaceError(f"give the parameters as a list: [{given!r}]")
     if not isinstance(given, Iterable):
         raise SpaceError(f"the parameters are {given!r}; give a list of parameters")
@@ -34,8 +26,8 @@ def parameters_of(given: Iterable[Parameter]) -> tuple[Parameter, ...]:
     if not parameters:
         raise SpaceError("a space needs at least one parameter")
     for each in parameters:
-        if not isinstance(each, _KINDS):
-            kinds = ", ".join(kind.__name__ for kind in _KINDS)
+        if not isinstance(each, Parameter):
+            kinds = ", ".join(kind.__name__ for kind in get_args(Parameter))
             raise SpaceError(f"{each!r} is not a parameter; the kinds are {kinds}")
     names = [p.name for p in parameters]
     repeated = sorted({name for name in names if names.count(name) > 1})

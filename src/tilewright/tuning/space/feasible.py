@@ -212,40 +212,43 @@ def _columns(
 
 
 class _Live:
-    """Variables placed so far, of which those are live that a test still to be made reads."""
+    """The variables placed so far, and the number of combinations of those that are live.
+
+    A variable is live while a constraint reads it together with variables that are not yet placed.
+    """
 
     def __init__(self, sizes: Mapping[int, int], scopes: Sequence[tuple[int, ...]]) -> None:
         self.sizes = sizes
         self.scopes = scopes
-        self.tests: dict[int, list[int]] = {i: [] for i in sizes}
+        self.constraints: dict[int, list[int]] = {i: [] for i in sizes}
         for at, scope in enumerate(scopes):
             for i in scope:
-                self.tests[i].append(at)
+                self.constraints[i].append(at)
         self.unplaced = [len(scope) for scope in scopes]
-        self.waiting = {i: len(tests) for i, tests in self.tests.items()}
+        self.unchecked = {i: len(own) for i, own in self.constraints.items()}
         self.product = 1
 
-    def _closed(self, i: int) -> Counter[int]:
-        """Return how many tests each variable no longer waits for once `i` is placed."""
-        made = (self.scopes[at] for at in self.tests[i] if self.unplaced[at] == 1)
-        return Counter(j for scope in made for j in scope)
+    def _checked(self, i: int) -> Counter[int]:
+        """Return how many constraints of each variable can be checked once `i` is placed."""
+        last = (self.scopes[at] for at in self.constraints[i] if self.unplaced[at] == 1)
+        return Counter(j for scope in last for j in scope)
 
     def factor(self, i: int) -> tuple[int, int]:
-        """Return by what the number of live combinations changes with `i`, and is divided."""
-        closed = self._closed(i)
-        lasting = closed.pop(i, 0) < self.waiting[i]
-        gone = math.prod(self.sizes[j] for j, count in closed.items() if count == self.waiting[j])
-        return (self.sizes[i] if lasting else 1), gone
+        """Return the factor and the divisor of the number of combinations if `i` is placed."""
+        checked = self._checked(i)
+        lasting = checked.pop(i, 0) < self.unchecked[i]
+        gone = (self.sizes[j] for j, count in checked.items() if count == self.unchecked[j])
+        return (self.sizes[i] if lasting else 1), math.prod(gone)
 
     def place(self, i: int) -> set[int]:
         """Place a variable; return those for which `factor` may differ from now on."""
         times, by = self.factor(i)
         self.product = self.product * times // by
         changed: set[int] = set()
-        for j, count in self._closed(i).items():
-            self.waiting[j] -= count
-            changed.update(k for at in self.tests[j] for k in self.scopes[at])
-        for at in self.tests[i]:
+        for j, count in self._checked(i).items():
+            self.unchecked[j] -= count
+            changed.update(k for at in self.constraints[j] for k in self.scopes[at])
+        for at in self.constraints[i]:
             self.unplaced[at] -= 1
             changed.update(self.scopes[at])
         return changed
